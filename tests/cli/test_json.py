@@ -79,6 +79,7 @@ EXAMPLES = {
         ["lines.sketch", "-o", "lines.json", "--report", "lines.html"],
         ["lines.sketch", "--task", "regression", "--target", "age", "--on", "day"],
         ["lines.sketch", "--task", "classification", "--target", "ward"],
+        ["lines.sketch", "--task", "summary", "--by", "ward", "--report", "summary.html"],
     ],
     "regress": [
         ["table.parquet", *SCHEMA, *COST, "--target", "age", "-o", "r.json", "--report", "r.html"],

@@ -383,11 +383,13 @@ class InspectedModel(InspectedFile, ModelFacts):
         "pca-model",
         "regression-model",
         "classifier-model",
+        "summary-model",
         "INSECURE-cluster-model",
         "INSECURE-gaussian-mixture-model",
         "INSECURE-pca-model",
         "INSECURE-regression-model",
         "INSECURE-classifier-model",
+        "INSECURE-summary-model",
     ]
     """Kind of the file."""
 

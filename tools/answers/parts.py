@@ -197,6 +197,21 @@ class CoefficientResult(TypedDict):
     """Class of a classifier, of whose probability this is a difference."""
 
 
+class SummaryResult(TypedDict):
+    """A mean or a share of all records or of a group, in the units of the table."""
+
+    name: str
+    """Name of the column, or of a label such as ward=A; "records" for the number of records."""
+    group: str | None
+    """Label of the group; null for all records."""
+    estimate: float | None
+    """Mean or share, days since 1970-01-01 for dates; null if noise drowns it."""
+    low: float | None
+    """Lower end of the 95 % interval."""
+    high: float | None
+    """Upper end of the 95 % interval."""
+
+
 class CostRatio(TypedDict):
     """k-means cost of the centers over that of k-means on the records, with a 90 % interval."""
 
@@ -217,11 +232,13 @@ class Model(TypedDict):
         "privsketch-pca-model",
         "privsketch-regression-model",
         "privsketch-classifier-model",
+        "privsketch-summary-model",
         "privsketch-INSECURE-cluster-model",
         "privsketch-INSECURE-gaussian-mixture-model",
         "privsketch-INSECURE-pca-model",
         "privsketch-INSECURE-regression-model",
         "privsketch-INSECURE-classifier-model",
+        "privsketch-INSECURE-summary-model",
     ]
     version: Any
     fingerprint: Any
@@ -394,8 +411,8 @@ class ModelFacts(ReceiptFacts):
 
     model: Model
     """The model as in its file."""
-    results: list[WeightedResult | ComponentResult | CoefficientResult]
-    """Clusters, Gaussians, components or coefficients, in the units of the table."""
+    results: list[WeightedResult | ComponentResult | CoefficientResult | SummaryResult]
+    """Clusters, Gaussians, components, coefficients, or means and shares, in units of the table."""
     concerns: list[str]
     """Reasons to doubt the model."""
 

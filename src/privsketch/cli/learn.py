@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _CHOICES = (  # whose defaults depend on the sketch, or are those of the functions
     (
         "--task",
-        ["kmeans", "gaussian-mixture", "pca", "regression", "classification"],
+        ["kmeans", "gaussian-mixture", "pca", "regression", "classification", "summary"],
         "What to learn. The default is the task of the design.",
     ),
     (
@@ -78,6 +78,11 @@ _CHOICES = (  # whose defaults depend on the sketch, or are those of the functio
     "out.",
 )
 @click.option(
+    "--by",
+    metavar="COLUMN",
+    help="For a summary: the flag or category whose labels are groups.",
+)
+@click.option(
     "--decoder",
     type=PartName("DECODER", lambda: ["joint", "cl-ompr", *plugin_names("decoders")]),
     help="How to search for clusters: joint, cl-ompr, or the decoder of a package. The default is "
@@ -107,13 +112,14 @@ def learn(
     settings: tuple[str, ...],
     **choices: Any,
 ) -> None:
-    """Learn clusters, a mixture, components or a regression from a sketch.
+    """Learn clusters, a mixture, components, a regression or means by group from a sketch.
 
     Nothing is spent. A sketch that no records can have produced is refused, as by `merge`.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
     privsketch learn all.sketch --task regression --target pressure --on age,ward
+    privsketch learn all.sketch --task summary --by ward
     """
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import write_file
@@ -170,6 +176,7 @@ _OPTIONS = {
     "pca": ("number", "random_state", "method"),
     "regression": ("target", "on"),
     "classification": ("target", "on"),
+    "summary": ("by",),
 }
 _NAMES = {"number": "-k", "options": "--option", "random_state": "--seed"}
 
@@ -188,6 +195,8 @@ def _learn(sketch: Sketch, task: str, options: dict[str, Any]) -> Model:
         return ps.learn_regression(sketch, **options)
     if task == "classification":
         return ps.learn_classifier(sketch, **options)
+    if task == "summary":
+        return ps.learn_summary(sketch, **options)
     number = options.pop("number", None)
     if task == "kmeans":
         with warnings.catch_warnings():  # what they say is among the concerns, which are shown
@@ -218,6 +227,7 @@ def _is_model(path: Path) -> bool:
         "pca-model",
         "regression-model",
         "classifier-model",
+        "summary-model",
     )
 
 

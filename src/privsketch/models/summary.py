@@ -201,9 +201,7 @@ class SummaryModel(Model):
         """Return the number of records with the label of a row of terms, or of all; by noise."""
         part = self._part(*([group] if group else []))
         form = part.group(len(part.terms) - 1)
-        return plain_interval(
-            part.value(form), part.covariance(form, form), (0.0, math.inf), level
-        )
+        return plain_interval(part.value(form), part.covariance(form, form), (0.0, math.inf), level)
 
     def estimate(self, field: Field, by: str | None, group: int, level: float) -> Estimate:
         """Return a mean or a share of all records, or of a group, in terms."""
@@ -379,6 +377,23 @@ class SummaryModel(Model):
         """Return the fields of all other columns."""
         return [f for f in self.fields if by is None or f.column is None or f.column.name != by]
 
+    def results(self) -> list[dict[str, Any]]:
+        """Return all numbers, by field and group; dates are days since 1970-01-01."""
+        labels = (
+            []
+            if self.by is None
+            else zip(self.labels_of(self.by), self._groups(self.by), strict=True)
+        )
+        found = []
+        for label, group in [(None, 0), *labels]:
+            by = None if label is None else self.by
+            fields = self.fields if by is None else self._fields_beside(by)
+            sizes = [("records", self.size(group))]
+            for name, one in [*sizes, *((f.name, self.result(f, by, group)) for f in fields)]:
+                numbers = {"estimate": one.value, "low": one.low, "high": one.high}
+                found.append({"name": name, "group": label, **numbers})
+        return found
+
     def _columns(self, results: list[Estimate], fields: list[Field | None]) -> dict[str, Any]:
         """Return columns of estimates and their intervals; dates as such."""
         columns = {}
@@ -452,7 +467,9 @@ class SummaryModel(Model):
         for field in self._fields_beside(by):
             cells = [self._cell(field)]
             cells += [self._cell(field, by, group) for _, group in groups]
-            rows.append((f"{as_line(field.name)}{field.unit}", [cells[0], self._sd(field), *cells[1:]]))
+            rows.append(
+                (f"{as_line(field.name)}{field.unit}", [cells[0], self._sd(field), *cells[1:]])
+            )
         return heads, rows
 
     def _cell(self, field: Field, by: str | None = None, group: int = 0) -> str:

@@ -138,7 +138,7 @@ class Part:
     def stands_out(self, form: Floats) -> bool:
         """Return whether a sum is above 0 by more than its noise."""
         total = self.value(form)
-        return 0 < total and total > COUNT_DEVIATIONS * math.sqrt(self.covariance(form, form))
+        return total > 0 and total > COUNT_DEVIATIONS * math.sqrt(self.covariance(form, form))
 
 
 def ratio_of(

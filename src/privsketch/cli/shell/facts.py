@@ -85,13 +85,16 @@ def model_facts(model: Model) -> dict[str, Any]:
 
 
 def _results(model: Model) -> list[dict[str, Any]]:
-    """Return one object for each cluster, Gaussian, component or coefficient."""
+    """Return one object for each cluster, Gaussian, component, coefficient, mean or share."""
     from privsketch.models.classifier import ClassifierModel
     from privsketch.models.clusters import ClusterModel
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
     from privsketch.models.regression import RegressionModel
+    from privsketch.models.summary import SummaryModel
 
+    if isinstance(model, SummaryModel):
+        return model.results()
     if isinstance(model, RegressionModel | ClassifierModel):
         return _coefficients(model)
     if isinstance(model, PCAModel):

@@ -53,14 +53,12 @@ def plot_coefficients(
 
 
 def plot_residuals(model: RegressionModel, ax: Any) -> Any:
-    """Draw correlations of the residuals with all other coordinates, with 95 % intervals.
+    """Draw correlations of the residuals with all coordinates, with 95 % intervals.
 
     Where there are many, those that are farthest from 0 in their own errors.
     """
     values, errors = model.residual_correlations, model.residual_errors
-    is_other = np.array([name != model.target for name in model.residual_names])
-    kept = _farthest(np.where(is_other, values / np.maximum(errors, 1e-300), 0.0))
-    kept = kept[is_other[kept]]
+    kept = _farthest(values / np.maximum(errors, 1e-300))
     axis = plot_axis(ax, *residuals_size(len(kept)))
     rows = np.arange(len(kept))
     _draw_intervals(axis, values[kept], errors[kept], rows)

@@ -10,8 +10,8 @@ import numpy as np
 from privsketch.models.drawing.axes import FAINT, INK, PALETTE, label, labels, plot_axis
 
 if TYPE_CHECKING:
-    from privsketch.models.sums import Estimate
     from privsketch.models.summary import Field
+    from privsketch.models.sums import Estimate
 
 _MAX_ROWS = 40  # intervals that fit a page
 

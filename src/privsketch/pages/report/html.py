@@ -22,6 +22,7 @@ from privsketch.models.components import PCAModel
 from privsketch.models.linear import LinearModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.models.regression import RegressionModel
+from privsketch.models.summary import SummaryModel
 from privsketch.pages.report.centers import center_content, center_facts
 from privsketch.pages.report.clusters import cluster_content
 from privsketch.pages.report.components import pca_content
@@ -34,10 +35,18 @@ from privsketch.pages.report.cost import (
 )
 from privsketch.pages.report.regression import classifier_content, regression_content
 from privsketch.pages.report.rendering import Content, render
+from privsketch.pages.report.summary import summary_content
 from privsketch.sketching.sketch import Sketch
 
 PAGE_VERSION = 2  # version of the content and layout of pages, in their footer
-Model = ClusterModel | GaussianMixtureModel | PCAModel | RegressionModel | ClassifierModel
+Model = (
+    ClusterModel
+    | GaussianMixtureModel
+    | PCAModel
+    | RegressionModel
+    | ClassifierModel
+    | SummaryModel
+)
 
 
 def report(
@@ -50,8 +59,8 @@ def report(
 
     Parameters
     ----------
-    model : ClusterModel, GaussianMixtureModel, PCAModel, RegressionModel, ClassifierModel
-        Or a fitted estimator.
+    model : ClusterModel, GaussianMixtureModel, PCAModel, RegressionModel or ClassifierModel
+        Or a SummaryModel, or a fitted estimator.
     path : str or path
         File to write; an existing file is replaced.
     sketch : Sketch, optional
@@ -126,6 +135,8 @@ def report_page(
             content = pca_content(model, sketch, with_plots=with_plots)
         elif isinstance(model, RegressionModel):
             content = regression_content(model, sketch, with_plots=with_plots)
+        elif isinstance(model, SummaryModel):
+            content = summary_content(model, sketch)
         elif isinstance(model, ClassifierModel):
             content = classifier_content(model, sketch, with_plots=with_plots)
         else:

@@ -353,7 +353,7 @@ def _regression_plots(model: RegressionModel) -> list[Plots]:
     plots = []
     for what, size, heading, note in (
         ("coefficients", coefficients_size(len(model.names)), "Coefficients beside each other", ""),
-        ("residuals", residuals_size(len(model.residual_names) - 1), "Residuals", _RESIDUAL_NOTE),
+        ("residuals", residuals_size(len(model.residual_names)), "Residuals", _RESIDUAL_NOTE),
     ):
         figure, axis = axis_of(*size)
         model.plot(what, ax=axis)
