@@ -10,6 +10,7 @@ from privsketch.learning import Moments
 from privsketch.noise import plan_sharing
 from privsketch.sketching import engine_sums, joined_sketch
 from tests.chance import deviations
+from tests.taxicab import taxicab_design
 
 SCHEMA = ps.Schema(
     [ps.Number("age", 18, 100), ps.Category("ward", ["A", "B"]), ps.Number("pressure", 60, 200)]
@@ -190,3 +191,37 @@ def test_other_features_are_refused_with_what_to_plan():
         Moments.of(ps.sketch(table_of(), design))
     with pytest.raises(ParameterError, match=r"expected a Sketch"):
         Moments.of(table_of())
+
+
+# --- pure noise: other integers, other units -----------------------------------------------------
+
+MIXED = ps.Schema([*SCHEMA.columns, ps.Flag("smoker", weight=0.7)])
+
+
+@pytest.fixture(scope="module")
+def pure_moments():
+    table = table_of(500).assign(smoker=np.arange(500) % 7 == 0)
+    design = taxicab_design(MIXED, ps.Budget(epsilon=1.0))
+    found = [Moments.of(ps.sketch(table, design)) for _ in range(300)]
+    return found, exact_moments(ps.encode(table, MIXED), MIXED.ball.center_vector)
+
+
+def test_pure_sketches_have_the_same_view(pure_moments):
+    found, expected = pure_moments
+    errors = np.array([one.matrix for one in found]) - expected
+    # Noise of converted entries is correlated; a mean over releases of each alone is normal.
+    deviation = np.sqrt(found[0].variance / len(found))
+    assert (np.abs(errors.mean(axis=0)) < deviations(64) * deviation + 1e-3).all()
+    assert found[0].names == ("age", "ward", "pressure", "smoker")
+    assert found[0].radius == pytest.approx(MIXED.radius)
+
+
+def test_pure_noise_along_a_vector_is_exact(pure_moments):
+    found, expected = pure_moments
+    vector = np.random.default_rng(0).normal(size=len(expected))
+    draws = np.array([one.matrix for one in found]) @ vector
+    covariance = found[0].noise_along(vector)
+    own = np.diag(covariance)
+    # Sums of Laplace noise: squares have a kurtosis of at most 6, so a variance of at most 5 / n.
+    deviation = np.sqrt(5 * np.outer(own, own) / len(found))
+    assert (np.abs(np.cov(draws.T) - covariance) < (deviations(64) + 1) * deviation).all()

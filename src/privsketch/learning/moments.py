@@ -60,6 +60,9 @@ class Moments:
         Encoding of tables.
     columns : tuple of str or None
         Names of the coordinates.
+    conversion, released_variance : (dim + 1, dim + 1) float64 or None
+        T and the variances of independent entries of M, where `matrix` is T M T'. Noise of `matrix`
+        is then correlated, which `noise_along` knows. None if M was released as it is.
     """
 
     matrix: Floats
@@ -72,6 +75,8 @@ class Moments:
     has_mean: bool
     schema: Schema | None = None
     columns: tuple[str, ...] | None = None
+    conversion: Floats | None = None
+    released_variance: Floats | None = None
 
     @classmethod
     def of(cls, sketch: Sketch) -> Moments:
@@ -121,11 +126,19 @@ class Moments:
         """Return the covariance of N v, (dim + 1, dim + 1), for the noise N of `matrix`.
 
         N is symmetric with independent entries, so N v has the covariances V_ij v_i v_j and the
-        variances sum_k V_ik v_k^2.
+        variances sum_k V_ik v_k^2. Of T M T' it is T times that of M along T'v, times T'.
         """
-        covariance = self.variance * np.outer(vector, vector)
-        np.fill_diagonal(covariance, self.variance @ np.square(vector))
-        return np.asarray(covariance)
+        variance, turn = self.released_variance, self.conversion
+        if variance is None or turn is None:
+            return _along(self.variance, vector)
+        return np.asarray(turn @ _along(variance, turn.T @ vector) @ turn.T)
+
+
+def _along(variance: Floats, vector: Floats) -> Floats:
+    """Return the covariance of N v for a symmetric N with independent entries."""
+    covariance = variance * np.outer(vector, vector)
+    np.fill_diagonal(covariance, variance @ np.square(vector))
+    return np.asarray(covariance)
 
 
 def _of_second_moments(sketch: Sketch) -> Moments:
@@ -235,7 +248,7 @@ def _of_taxicab(sketch: Sketch) -> Moments:
 
     Entries of M have independent noise of variances V. That of an entry of T M T' is the sum of
     squares of what T multiplies with, in which products off the diagonal occur twice on its
-    diagonal. Labels share noise with their count, and with each other; that is left out.
+    diagonal.
     """
     design = sketch.design
     sums, noise = sketch.taxicab_moments()
@@ -257,6 +270,8 @@ def _of_taxicab(sketch: Sketch) -> Moments:
         has_mean=True,
         schema=design.schema,
         columns=design.columns,
+        conversion=turn,
+        released_variance=noise,
     )
 
 

@@ -384,6 +384,23 @@ class SummaryModel(Model):
         """Return the fields of all other columns."""
         return [f for f in self.fields if by is None or f.column is None or f.column.name != by]
 
+    def results(self) -> list[dict[str, Any]]:
+        """Return all numbers, by field and group; dates are days since 1970-01-01."""
+        labels = (
+            []
+            if self.by is None
+            else zip(self.labels_of(self.by), self._groups(self.by), strict=True)
+        )
+        found = []
+        for label, group in [(None, 0), *labels]:
+            by = None if label is None else self.by
+            fields = self.fields if by is None else self._fields_beside(by)
+            sizes = [("records", self.size(group))]
+            for name, one in [*sizes, *((f.name, self.result(f, by, group)) for f in fields)]:
+                numbers = {"estimate": one.value, "low": one.low, "high": one.high}
+                found.append({"name": name, "group": label, **numbers})
+        return found
+
     def _columns(self, results: list[Estimate], fields: list[Field | None]) -> dict[str, Any]:
         """Return columns of estimates and their intervals; dates as such."""
         columns = {}
