@@ -141,7 +141,7 @@ def test_texts_say_units_and_what_is_drowned(models):
     assert heads == ["all records", "sd", "A", "B", "C", "other"]
     cells = dict(rows)
     assert " % (" in cells["smoker"][0]
-    assert cells["income"][1].startswith("factor 2.")
+    assert cells["income, geometric mean"][1].startswith("factor 2.")
     assert cells["day"][1].endswith(" days")
     assert all(cell in ("drowned in noise", "") for cell in cells["age"][5:])
     assert len(repr(models["gaussian"]).splitlines()) <= 10

@@ -473,9 +473,9 @@ class SummaryModel(Model):
         for field in self._fields_beside(by):
             cells = [self._cell(field)]
             cells += [self._cell(field, by, group) for _, group in groups]
-            rows.append(
-                (f"{as_line(field.name)}{field.unit}", [cells[0], self._sd(field), *cells[1:]])
-            )
+            note = ", geometric mean" if field.kind == "geometric mean" else ""
+            name = f"{as_line(field.name)}{field.unit}{note}"
+            rows.append((name, [cells[0], self._sd(field), *cells[1:]]))
         return heads, rows
 
     def _cell(self, field: Field, by: str | None = None, group: int = 0) -> str:
