@@ -3,6 +3,7 @@
 python -m benchmarks supervised adassp            regression beside AdaSSP, on the sets of its paper
 python -m benchmarks supervised tables            real tables with labels, and diffprivlib
 python -m benchmarks supervised coverage          coverage of intervals, generated records
+python -m benchmarks supervised summary           coverage of means, shares and groups, generated
 python -m benchmarks supervised PART --help       options of a part
 """
 
@@ -10,9 +11,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.supervised import adassp, coverage, tables
+from benchmarks.supervised import adassp, coverage, summary, tables
 
-PARTS = {"adassp": adassp.main, "tables": tables.main, "coverage": coverage.main}
+PARTS = {
+    "adassp": adassp.main,
+    "tables": tables.main,
+    "coverage": coverage.main,
+    "summary": summary.main,
+}
 
 
 def main() -> int:
