@@ -40,6 +40,7 @@ from .learning.mixture.learner import learn_gaussian_mixture as learn_gaussian_m
 from .learning.pca.learner import learn_pca as learn_pca
 from .learning.regression.learner import learn_classifier as learn_classifier
 from .learning.regression.learner import learn_regression as learn_regression
+from .learning.summary import learn_summary as learn_summary
 from .ledger.book import Ledger as Ledger
 from .models.classifier import ClassifierModel as ClassifierModel
 from .models.clusters import ClusterModel as ClusterModel
@@ -47,6 +48,7 @@ from .models.clusters import CostRatio as CostRatio
 from .models.components import PCAModel as PCAModel
 from .models.mixture import GaussianMixtureModel as GaussianMixtureModel
 from .models.regression import RegressionModel as RegressionModel
+from .models.summary import SummaryModel as SummaryModel
 from .noise.composition import Composition as Composition
 from .noise.composition import compose as compose
 from .pages.comparison.compare import compare as compare

@@ -76,6 +76,16 @@ EXAMPLES = {
         ["a.sketch", "-k", 1],
         ["table.sketch", "-k", 1, "--task", "gaussian-mixture", "--n-init", 1],
         ["pca.sketch"],
+        ["lines.sketch", "-o", "lines.json", "--report", "lines.html"],
+        ["lines.sketch", "--task", "regression", "--target", "age", "--on", "day"],
+        ["lines.sketch", "--task", "classification", "--target", "ward"],
+        ["lines.sketch", "--task", "summary", "--by", "ward", "--report", "summary.html"],
+    ],
+    "regress": [
+        ["table.parquet", *SCHEMA, *COST, "--target", "age", "-o", "r.json", "--report", "r.html"],
+        ["table.parquet", *SCHEMA, *COST, "--target", "ward", "--on", "age", "-o", "c.json"],
+        ["table.parquet", *SCHEMA, *COST, "--target", "ward=a", "-o", "label.json"],
+        ["table.parquet", *SCHEMA, *COST, "--target", "age", "--dry-run"],
     ],
     "cluster": [
         [*KMEANS, "--method", "lloyd", "-o", "clusters.json", "--report", "clusters.html"],
@@ -113,6 +123,7 @@ EXAMPLES = {
         [name]
         for name in (
             *("study.json", "schema.json", "a.sketch", "model.json", "mixture.json", "pca.model"),
+            "line.model",
             *("published.npy", "published.receipt.json", "my.pub"),
         )
     ],
@@ -171,6 +182,9 @@ def make_files():
     parts = ps.sketch("data.npy", of_parts, source="p")
     parts.save("pca.sketch")
     ps.learn_pca(parts, 1).save("pca.model")
+    of_lines = ps.Design.plan(task="regression", target="age", domain=schema, budget=budget)
+    ps.sketch("table.parquet", of_lines, source="l").save("lines.sketch")
+    ps.learn_regression(ps.Sketch.load("lines.sketch")).save("line.model")
     ledger = ps.Ledger.create("my.ledger")
     ledger.add("visits", epsilon=3, delta=1e-5)
     ps.sketch("data.npy", design, source="v", ledger=("my.ledger", "visits"))

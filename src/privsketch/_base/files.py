@@ -38,6 +38,7 @@ _CLASSES = {
     "pca-model": "models.components:PCAModel",
     "regression-model": "models.regression:RegressionModel",
     "classifier-model": "models.classifier:ClassifierModel",
+    "summary-model": "models.summary:SummaryModel",
 }
 _LEDGER_MAGIC = b"SQLite format 3\0"
 _BINARY = b"\x89priv"
@@ -61,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, RegressionModel,
-    ClassifierModel, PublicKey, ReleaseDescription, or a class of another distribution
+    ClassifierModel, SummaryModel, PublicKey, ReleaseDescription, or a class of another distribution
 
     Examples
     --------

@@ -198,9 +198,9 @@ class ClassifierModel(LinearModel):
         Parameters
         ----------
         what : {"calibration", "coefficients"}
-            Predicted probabilities and released shares of a class among the records with each label
-            of the predictors; or differences of probability with 95 % intervals, each relative to
-            its own error.
+            Released shares of a class among the records with each label of the predictors, beside
+            their mean predicted probabilities; or differences of probability with 95 % intervals,
+            each relative to its own error.
         label : str, optional
             The class; the second of two, or the most frequent one, if left out.
         ax : matplotlib Axes, optional

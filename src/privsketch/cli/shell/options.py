@@ -125,6 +125,9 @@ class _BudgetOption(click.Option):
             raise
 
 
+NEIGHBOURS = choice(
+    "--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."
+)
 BUDGET = (
     click.option(
         "--epsilon", cls=_BudgetOption, type=EPSILON, required=True, help="Privacy budget."
@@ -136,7 +139,7 @@ BUDGET = (
         required=True,
         help="Use 0 for pure differential privacy.",
     ),
-    choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."),
+    NEIGHBOURS,
 )
 _FILES = (
     click.option(

@@ -1,0 +1,78 @@
+"""The report's content about a summary: means and shares, of all records and by group."""
+
+from __future__ import annotations
+
+from privsketch.facts.labels import Labelled
+from privsketch.models.summary import DROWNED_TEXT, WITHIN_WORDS, SummaryModel, size_text
+from privsketch.pages.report.fields import Cell
+from privsketch.pages.report.rendering import Content, require_own_sketch
+from privsketch.pages.report.tables import MAX_PART_COLUMNS, Head, Table, TableRow
+from privsketch.sketching.sketch import Sketch
+
+
+def summary_content(model: SummaryModel, sketch: Sketch | None) -> Content:
+    """Return the parts of the page that are about a summary."""
+    require_own_sketch(model, sketch)
+    number, _, between = size_text(model.size()).partition(" (")
+    groups = () if model.by is None else model.labels_of(model.by)
+    size = f"records ({between.rstrip(')')})" if between else "records (public)"
+    lost = any(DROWNED_TEXT in cells for _, cells in model.shown_table(model.by)[1])
+    return Content(
+        template="summary.html",
+        noun="summary" if model.by is None else f"summary by {model.by}",
+        cards=[
+            (number, size),
+            (f"{len(model.fields)}", "means and shares"),
+            (f"{len(groups) or 1}", f"groups, by {model.by}" if groups else "group: all records"),
+        ],
+        remark="No concern: neither noise nor the bounds of the columns speak against these "
+        "numbers.",
+        public_fact="the means of the columns",
+        values={
+            "table": _table(model),
+            "within": WITHIN_WORDS if model.by is not None else "",
+            "lost": lost,
+        },
+    )
+
+
+def _table(model: SummaryModel) -> Table:
+    """Return a row for each mean or share: all records, standard deviation, and each group."""
+    heads, rows = model.shown_table(model.by)
+    groups = _groups(model)
+    found, above = [], ""
+    for (name, texts), group in zip(rows, groups, strict=True):
+        label = name.removeprefix(f"{group}=") if group else name
+        title = group if group != above else ""
+        found.append(TableRow(Head(label), tuple(map(_cell, texts)), title, bool(group)))
+        above = group
+    caption = "Means and shares with 95 % intervals"
+    if model.by is not None:
+        caption += f", of all records and by {model.by}"
+    is_folding = len(heads) > MAX_PART_COLUMNS
+    return Table(
+        caption,
+        "",
+        tuple(map(Head, heads)),
+        tuple(found),
+        is_folding,
+        group_note="shares",
+    )
+
+
+def _groups(model: SummaryModel) -> list[str]:
+    """Return the category of each row of the table; empty for those that are no label."""
+    groups = [""]  # of the number of records
+    for field in model.fields:
+        column = field.column
+        if column is not None and column.name == model.by:
+            continue
+        is_label = isinstance(column, Labelled) and not column.is_line
+        groups.append(column.name if column is not None and is_label else "")
+    return groups
+
+
+def _cell(text: str) -> Cell:
+    """Return a cell with the estimate above its interval."""
+    number, _, between = text.partition(" (")
+    return Cell(number, between.rstrip(")"))
