@@ -3,6 +3,8 @@
 Bounds and labels that were read off y would be caught: planted estimators that do are.
 """
 
+from collections import deque
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -132,3 +134,51 @@ def test_errors_say_nothing_of_the_record(kind):
             estimator.fit(np.zeros((n, 2)), [0.0] * (n - 1) + [cell])
         texts.add(str(error.value))
     assert len(texts) == 1
+
+
+TRUTHS = [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize("odd", [2, "x", None, np.nan], ids=str)
+@pytest.mark.parametrize("classes", [[0, 1, 2], [0, 1], [False, True]], ids=str)
+@pytest.mark.parametrize("holder", [pd.Series, deque, list, "category"])
+def test_one_cell_does_not_change_how_others_are_read(holder, classes, odd):
+    def held(cells):
+        if holder == "category":
+            return pd.Series(cells, dtype="category")
+        return holder(cells)
+
+    schema = ps.Schema([ps.Number("x", -1, 1)], missing="drop", unreadable="missing")
+    estimator = ps.PrivateLogisticRegression(
+        epsilon=1.0, delta=1e-6, domain=schema, classes=classes, random_state=0
+    )
+    rows = np.linspace(-1, 1, 7)[:, np.newaxis]
+    table, neighbour = (rows[:6], held(TRUTHS)), (rows, held([*TRUTHS, odd]))
+    replayed = replay(lambda pair: estimator.fit(*pair).model_, table, neighbour)
+    same(replayed.first, replayed.second)
+
+
+def test_complex_categories_are_read_as_numbers():
+    schema = ps.Schema([ps.Number("x", -1, 1)], missing="drop", unreadable="missing")
+    estimator = ps.PrivateLinearRegression(
+        epsilon=1.0, delta=1e-6, domain=schema, target=(-1, 1), random_state=0
+    )
+    rows, cells = np.linspace(-1, 1, 7)[:, np.newaxis], [0.5, -0.5, 0.25, 0.5, 0.0, 1.0]
+    pair = [
+        (rows[:6], pd.Series(cells, dtype="category")),
+        (rows, pd.Series([*cells, 1 + 2j], dtype="category")),
+    ]
+    replayed = replay(lambda pair: estimator.fit(*pair).model_, *pair)
+    same(replayed.first, replayed.second)
+
+
+def test_errors_tell_no_number_of_records():
+    estimator = estimators("add-remove", BUDGETS["gaussian"])["linear"][0]
+    for odd in (np.zeros((53, 2)), np.zeros((53, 1, 2)), np.array(53), object(), {53: 1}):
+        with pytest.raises(ps.PrivsketchError) as refused:
+            estimator.fit(np.zeros((53, 2)), odd)
+        assert "53" not in str(refused.value)
+    texts = pd.Series(["a" * 53, "\ud800"], dtype=object).to_numpy().astype(str)
+    with pytest.raises(ps.PrivsketchError) as refused:
+        estimator.fit(np.zeros((2, 2)), texts)
+    assert "53" not in str(refused.value)

@@ -167,7 +167,8 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateLinear):  # type: ignore
         target as one of its columns. Values outside are moved to the bounds.
     classes : list of str, int or bool, optional
         All labels of y, in the order of `classes_`: they are never read off y. With two classes,
-        another label is refused; with more, it counts as none of them. A missing one is refused.
+        another label is a cell that cannot be read, and refused unless a schema says otherwise
+        (`unreadable="missing"`); with more, it counts as none of them. A missing one is refused.
     target : str, Category or Flag, optional
         In place of `classes`: the column of the labels, or its name in the schema. Other and
         missing labels are then what the schema says.
@@ -290,12 +291,17 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateLinear):  # type: ignore
             return target
         return Category(target.name, list(self.classes))
 
-    def _cells(self, cells: Any, target: Column) -> Any:
-        """Return the cells of y; those of two stated classes as 0 and 1."""
+    def _cells(self, cells: Any, target: Column, schema: Schema) -> Any:
+        """Return the cells of y; those of two stated classes as 0 and 1.
+
+        Another label is a cell that cannot be read.
+        """
         cells, column = _numbered(cells, self._stated_classes), self._reading(target)
         if column is target:
             return cells
-        values = column_values(column, cells, "error")
+        values = column_values(column, cells, schema.unreadable)
+        if schema.unreadable == "missing":
+            return np.where(values > 1, np.nan, values)
         if (values > 1).any():
             raise RecordError(
                 "y: a label is none of the two `classes`, whose types count: True is not 1; list "
@@ -365,8 +371,18 @@ def _as_labels(classes: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def _numbered(cells: Any, classes: Sequence[Any]) -> Any:
-    """Return booleans as 0 and 1 if no stated class is one, by types alone."""
+    """Return booleans as 0 and 1 if no stated class is one.
+
+    Each cell for itself: another type of one must not change how others are read.
+    """
     has_booleans = any(isinstance(label, bool | np.bool_) for label in classes)
-    if len(classes) == 0 or has_booleans or cells.dtype.kind != "b":
+    if len(classes) == 0 or has_booleans:
         return cells
-    return cells.astype("Int8" if hasattr(cells, "iloc") else np.int8)
+    if cells.dtype.kind == "b":
+        return cells.astype("Int8" if hasattr(cells, "iloc") else np.int8)
+    if cells.dtype != object and not hasattr(cells.dtype, "categories"):
+        return cells
+    numbered = np.empty(len(cells), dtype=object)
+    for place, cell in enumerate(cells):
+        numbered[place] = int(cell) if isinstance(cell, bool | np.bool_) else cell
+    return numbered

@@ -93,7 +93,7 @@ class PrivateLinear(PrivateLearner):
                 "target, and name that in the schema"
             )
         with counted_refusals(self.ledger, what="fit"):
-            cells = self._cells(target_cells(y), target)
+            cells = self._cells(target_cells(y), target, schema)
         return Table(Joined(table, target.name, cells)), schema, target
 
     def _refuse_missing(self, X: Any, table: Table) -> None:
@@ -138,7 +138,7 @@ class PrivateLinear(PrivateLearner):
             )
         return self.target
 
-    def _cells(self, cells: Any, target: Column) -> Any:
+    def _cells(self, cells: Any, target: Column, schema: Schema) -> Any:
         """Return the cells of y as the schema reads them."""
         return cells
 

@@ -293,13 +293,14 @@ def option_text(name: str, value: Any) -> str:
 def target_cells(y: Any) -> Any:
     """Return the cells of y, one for each row of X: an array (n,) or a Series of pandas.
 
-    Cells of a list are read one by one, as those of a frame: none decides over others.
+    Cells of a list or another sequence are read one by one, as those of a frame: none decides over
+    others.
     """
     if kind_of(y) == "pandas" and y.ndim == 2:
         cells = y.iloc[:, 0] if y.shape[1] == 1 else y
     elif kind_of(y) == "pandas" or isinstance(y, np.ma.MaskedArray):
         cells = y
-    elif isinstance(y, list | tuple):
+    elif isinstance(y, Sequence) and not isinstance(y, str | bytes) and not hasattr(y, "__array__"):
         cells = np.empty(len(y), dtype=object)
         for place, cell in enumerate(y):
             cells[place] = cell
@@ -309,13 +310,13 @@ def target_cells(y: Any) -> Any:
         warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=4)
         return cells[:, 0]
     if cells.ndim != 1:
-        raise TableError(f"y should be a 1d array, got an array of shape {cells.shape} instead")
+        raise TableError(f"y should be a 1d array, got one of {cells.ndim} dimensions instead")
     return cells
 
 
 def _cells_of(y: Any) -> npt.NDArray[Any]:
-    """Return anything else that NumPy takes for an array; errors of others may quote a cell."""
-    if y is None or hasattr(y, "tocsr") or isinstance(y, str | bytes):
+    """Return anything else that is an array; errors of others may quote a cell."""
+    if not hasattr(y, "__array__") or hasattr(y, "tocsr"):
         raise TableError("y should be a 1d array of one number or label for each row of X")
     array = None
     with suppress(Exception):

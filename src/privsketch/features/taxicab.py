@@ -18,7 +18,8 @@ if it is above the middle, the first of equals. A cycle's integers are shortened
 add up to more than its part, as those of no point of the circle do.
 
 `Taxicab` has the integers w, and L is the sum of what they allow, so that rounding them costs no
-privacy. L is 4096 or little more, L^2 below 2^25, and sums of 2^36 records stay below 2^61.
+privacy. L is 4096 or little more for up to some thousand columns, of which each has at least 1, and
+designs whose sums of 2^36 records could reach 2^62 are refused.
 Products are added up in floats, exactly for up to 2^28 records at a time.
 """
 

@@ -254,7 +254,9 @@ def _person_array(name: str, cells: Any, unreadable: str) -> Any:
 def _own_type(cells: Any) -> Any:
     """Return cells of their own types where a library has put several into categories."""
     categories = getattr(getattr(cells.dtype, "categories", None), "dtype", None)
-    return cells.astype(object) if categories == np.dtype(object) else cells
+    if categories == np.dtype(object):
+        return cells.astype(object)
+    return np.asarray(cells) if getattr(categories, "kind", "") == "c" else cells
 
 
 def _of_cells(cells: Any, name: str) -> Any:
@@ -267,7 +269,8 @@ def _of_cells(cells: Any, name: str) -> Any:
         else:  # the index of a frame is not part of a record
             array = pa.array(cells, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise RecordError(f"table: column {name!r} is {cells.dtype}") from None
+        # Not the dtype: that of texts has the length of the longest one.
+        raise RecordError(f"table: column {name!r} is {cells.dtype.type.__name__}") from None
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
