@@ -8,7 +8,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli import SCHEMA, kept_records
-from privsketch.facts import field_values
+from privsketch.facts import field_names, field_values
 from tests import seams
 from tests.chance import fixed_noise
 from tests.commands import run, succeeded
@@ -119,7 +119,7 @@ def test_it_ends_with_a_regression(demo):
     assert model.target == "systolic"
     paths = sorted(path for path in Path("out").glob("site-*.*") if path.suffix[1:] in KINDS)
     records = np.concatenate([kept_records(path) for path in paths])
-    kept = [SCHEMA.names.index(name) for name in ("age", "bmi", "smoker", "systolic")]
+    kept = [field_names(SCHEMA).index(name) for name in ("age", "bmi", "smoker", "systolic")]
     values = field_values(SCHEMA, records)[:, kept]  # without rows in which another column lacks
     wide = np.column_stack([np.ones(len(values)), values[:, :3]])
     truth = np.linalg.lstsq(wide, values[:, 3], rcond=None)[0][1:]
