@@ -173,6 +173,11 @@ def regress(
         domain = stated_domain(box, ball, center, None, schema)
         domain = question.asked(domain) if isinstance(domain, ps.Schema) else domain
         domain, table, files = opened_table(stated, domain, ledger)
+        if files.selection.is_found:
+            raise click.UsageError(
+                "--target: names in the header of a text file are not public; state them with "
+                "--columns, or describe the columns by a --schema"
+            )
         domain = domain_of(domain, files.dim)
         budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
         recipe = question.design(domain, budget, files.record_names, n_records)

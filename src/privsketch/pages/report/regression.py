@@ -18,7 +18,7 @@ from privsketch.facts.units import digits
 from privsketch.models.classifier import ClassifierModel
 from privsketch.models.drawing.axes import axis_of
 from privsketch.models.drawing.regression import calibration_size, coefficients_size, residuals_size
-from privsketch.models.linear import LinearModel, interval_of
+from privsketch.models.linear import NOISE_DROWNS, LinearModel, interval_of
 from privsketch.models.regression import RegressionModel
 from privsketch.pages.report.effects import (
     LOGARITHM,
@@ -321,13 +321,15 @@ def _unsaid(
     if lost:
         texts.append(f"Too few records to say what goes with {listed(lost)}.")
     weak = [name for name, told in zip(model.names, model.is_identified, strict=True) if not told]
-    if weak:
-        it, drown = ("it", "drowns") if len(weak) == 1 else ("they", "drown")
-        texts.append(
-            f"{len(weak)} of {count_text(len(model.names), 'term')} {drown} in noise: "
-            f"{listed(weak)}. That is not the same as no effect: {it} may matter or not, and the "
-            "sketch cannot tell."
-        )
+    if not weak:
+        return texts
+    if not any(text.startswith(NOISE_DROWNS) for text in model.concerns):
+        return [*texts, f"Hardly any record has {listed(weak, last='or')}: there is no interval."]
+    it, drown = ("it", "drowns") if len(weak) == 1 else ("they", "drown")
+    texts.append(
+        f"{len(weak)} of {count_text(len(model.names), 'term')} {drown} in noise: {listed(weak)}. "
+        f"That is not the same as no effect: {it} may matter or not, and the sketch cannot tell."
+    )
     return texts
 
 
