@@ -1,16 +1,24 @@
-"""Regression and classification from second moments: coverage of intervals, and more.
+"""Regression and classification from second moments: accuracy, coverage of intervals, and more.
 
+python -m benchmarks supervised adassp            regression beside AdaSSP, on the sets of its paper
+python -m benchmarks supervised tables            real tables with labels, and diffprivlib
 python -m benchmarks supervised coverage          coverage of intervals, generated records
-python -m benchmarks supervised coverage --help   its options
+python -m benchmarks supervised summary           coverage of means, shares and groups, generated
+python -m benchmarks supervised PART --help       options of a part
 """
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks.supervised import coverage
+from benchmarks.supervised import adassp, coverage, summary, tables
 
-PARTS = {"coverage": coverage.main}
+PARTS = {
+    "adassp": adassp.main,
+    "tables": tables.main,
+    "coverage": coverage.main,
+    "summary": summary.main,
+}
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from scipy.special import expit
 import privsketch as ps
 from privsketch import ParameterError
 from privsketch.learning.regression import matched
+from privsketch.learning.regression.calibration import correlated_sum
 from tests.learning.test_regression import design_of
 
 pd = pytest.importorskip("pandas")
@@ -62,6 +63,28 @@ def test_calibration_solves_its_equations():
     assert (alpha, beta) == pytest.approx((-0.890400905, 2.953688874), abs=1e-9)
     p = expit(alpha + beta * scores)
     assert (p.mean(), (scores * p).mean()) == pytest.approx((0.3, 0.015), abs=1e-9)
+
+
+@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.7, 1.0])
+def test_columns_that_say_the_same_add_up_to_more(correlation):
+    parts = np.random.default_rng(0).normal(size=(4000, 2)) * [1.0, 0.5]
+    own = parts.var(axis=0)
+    crossed = correlation * np.sqrt(own.prod())
+    found = correlated_sum(parts, np.array([[own[0], crossed], [crossed, own[1]]]), seed=3)
+    assert found.mean() == pytest.approx(parts.mean(axis=0).sum())
+    assert found.var() == pytest.approx(own.sum() + 2 * crossed, rel=0.05)
+
+
+def test_a_column_twice_leaves_the_curve_as_it_is(table):
+    again = table.assign(again=table.age)
+    columns = [ps.Number("age", 18, 100), ps.Number("again", 18, 100), ps.Flag("ill")]
+    model = ps.learn_classifier(
+        ps.sketch(again, design_of(ps.Schema(columns)).without_noise(), insecure=True), "ill"
+    )
+    ages = np.array([30.0, 50.0, 70.0, 85.0])
+    told = model.predict_proba(ps.encode(np.column_stack([ages, ages]), model.schema))[:, 1]
+    shares = [table.ill[(table.age - age).abs() < 3].mean() for age in ages]
+    np.testing.assert_allclose(told, shares, atol=0.04)
 
 
 def test_coefficients_are_differences_of_probability(table, exact):

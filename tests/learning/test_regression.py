@@ -374,6 +374,22 @@ def test_odd_tables_give_models_without_a_warning(kind, mean, epsilon, fixed_noi
                     assert np.isnan(model.interval()).all()
 
 
+def test_a_drowned_mean_stays_near_the_domain():
+    # The noise of a sum, over so few records, is many radii: predictions once were as far away.
+    rng = np.random.default_rng(5)
+    design = ps.Design.plan(
+        task="regression",
+        target="x6",
+        domain=ps.Box(-1, 1, dim=6),
+        budget=ps.Budget(epsilon=0.05, delta=1e-6),
+        n_records=60,
+    )
+    for _ in range(20):
+        sketch = ps.sketch(rng.uniform(-1, 1, (60, 6)), design)
+        model = ps.learn_regression(sketch)
+        assert abs(model.predict(np.zeros((1, 5)))[0]) < 5
+
+
 @pytest.mark.usefixtures("fixed_noise")
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_tables_without_noise_warn_of_nothing(kind):

@@ -70,6 +70,7 @@ def learn_summary(sketch: Sketch, by: str | None = None) -> SummaryModel:
     model = SummaryModel(
         sums=sums,
         noise_variance=variance,
+        noise_kurtosis=_kurtosis(sketch),
         terms=terms,
         n_records=moments.n_records,
         repetition=moments.repetition,
@@ -83,6 +84,12 @@ def learn_summary(sketch: Sketch, by: str | None = None) -> SummaryModel:
     if by is not None:
         model.labels_of(by)
     return model
+
+
+def _kurtosis(sketch: Sketch) -> float:
+    """Return the excess kurtosis of the noise of an entry: that of a sum of Laplace noises."""
+    law = sketch.design.sum_noise.sums_law
+    return 3.0 / max(sketch.noises(law), 1.0) if law.kind == "laplace" else 0.0
 
 
 def _terms(moments: Moments) -> Floats:

@@ -35,9 +35,9 @@ from privsketch.models.sums import (
     Estimate,
     Part,
     Spread,
-    plain_interval,
     ratio_of,
     width_of,
+    within,
 )
 
 DROWNED_TEXT, ALL_AROUND = "drowned in noise", "all around"
@@ -87,6 +87,8 @@ class SummaryModel(Model):
         Noisy sums over records of u u', where u is a constant and the encoded record.
     noise_variance : (dim + 1, dim + 1) float64
         Variances of the noise of `sums`, which is independent between entries.
+    noise_kurtosis : float
+        Excess kurtosis of the noise of an entry: 0 for normal noise, up to 3 for that of Laplace.
     terms : (dim + 1, dim + 1) float64
         Rows that take u to the constant 1, then to the value of a number (its logarithm if it is
         logarithmic, days since 1970-01-01 of a date), to 0 or 1 for a flag and for each label, and
@@ -115,6 +117,7 @@ class SummaryModel(Model):
 
     sums: Floats
     noise_variance: Floats
+    noise_kurtosis: float
     terms: Floats
     n_records: float
     repetition: float
@@ -134,9 +137,9 @@ class SummaryModel(Model):
     def fields(self) -> tuple[Field, ...]:
         """Rows of the table: columns, and the labels of categories."""
         if self.schema is None:
-            names = enumerate(self.column_names)
-            return tuple(Field(name, "mean", place + 1, None) for place, name in names)
-        found = []
+            plain = enumerate(self.column_names)
+            return tuple(Field(name, "mean", place + 1, None) for place, name in plain)
+        found: list[Field] = []
         for column, place in self.schema.places():
             if isinstance(column, Labelled):
                 kind, names = "share", column.coordinates
@@ -192,8 +195,12 @@ class SummaryModel(Model):
             return len(self.terms) + self._flags.index(row), row
         return tuple(range(row, row + len(column.labels)))
 
+    @cached_property
+    def _whole(self) -> Part:
+        return Part(self.sums, self.noise_variance, self.noise_kurtosis, self._with_opposites)
+
     def _part(self, *rows: int) -> Part:
-        return Part.of(self.sums, self.noise_variance, self._with_opposites, rows)
+        return self._whole.having(rows)
 
     # --- estimates ------------------------------------------------------------------------------
 
@@ -201,13 +208,13 @@ class SummaryModel(Model):
         """Return the number of records with the label of a row of terms, or of all; by noise."""
         part = self._part(*([group] if group else []))
         form = part.group(len(part.terms) - 1)
-        return plain_interval(part.value(form), part.covariance(form, form), (0.0, math.inf), level)
+        return within(part.interval(form, part.value(form), 0.0, level), (0.0, math.inf))
 
     def estimate(self, field: Field, by: str | None, group: int, level: float) -> Estimate:
         """Return a mean or a share of all records, or of a group, in terms."""
         part, last = self._part(field.row, *([group] if group else [])), 2 if group else 0
         bottom = part.group(last)
-        if not part.stands_out(bottom):
+        if not part.has_records(bottom):
             return DROWNED
         # The sum of a label over all records is the size of a group as well.
         is_size = field.kind == "share" and not group
@@ -225,7 +232,7 @@ class SummaryModel(Model):
         part = self._part(field.row)
         count = part.product(0, 0)
         total = part.value(count)
-        if not part.stands_out(count):
+        if not part.has_records(count):
             return 0.0
         mean = part.value(part.within(1, 0)) / total
         moved = part.within(1, 0) - mean * count  # its noise makes squares about the mean smaller
@@ -239,14 +246,14 @@ class SummaryModel(Model):
             return total
         all_records, explained = self._part(field.row), 0.0
         count = all_records.product(0, 0)
-        if not all_records.stands_out(count):
+        if not all_records.has_records(count):
             return total
         n_records = all_records.value(count)
         mean = all_records.value(all_records.within(1, 0)) / n_records
         for group in self._groups(by):
             part = self._part(field.row, group)
             bottom = part.group(2)
-            if part.stands_out(bottom):
+            if part.has_records(bottom):
                 moved = part.within(1, 2) - mean * bottom
                 square = part.value(moved) ** 2 - part.covariance(moved, moved)
                 explained += max(square, 0.0) / part.value(bottom)
@@ -256,7 +263,7 @@ class SummaryModel(Model):
         """Return the standard deviation of a number in terms; it varies as of normal records."""
         part = self._part(field.row)
         count = part.product(0, 0)
-        if field.kind not in ("mean", "geometric mean") or not part.stands_out(count):
+        if field.kind not in ("mean", "geometric mean") or not part.has_records(count):
             return DROWNED
         low, high = self._bounds(field)
         mean = part.value(part.within(1, 0)) / part.value(count)
@@ -273,7 +280,7 @@ class SummaryModel(Model):
         part, last = self._part(field.row, field.row + 1, *([group] if group else [])), 0
         last = 3 if group else 0
         bottom = part.group(last)
-        if not part.stands_out(bottom) or not isinstance(field.column, Cycle):
+        if not part.has_records(bottom) or not isinstance(field.column, Cycle):
             return DROWNED
         total = part.value(bottom)
         both = part.within(1, last), part.within(2, last)
@@ -284,11 +291,11 @@ class SummaryModel(Model):
         # Squares of cosine and sine add up to 1, so that neither direction varies more.
         sampling = self.repetition / total
         least = math.sqrt(part.covariance(along, along) / total**2 + sampling / 2)
-        error = math.sqrt(part.covariance(across, across) / total**2 + sampling * (1 - strength**2))
+        error = part.covariance(across, across) / total**2 + sampling * max(1 - strength**2, 0.0)
         if strength <= COUNT_DEVIATIONS * least:
             return DROWNED
         turn = field.column.period / (2 * math.pi)
-        error *= turn / strength
+        error = math.sqrt(error) * turn / strength
         if error > MAX_PHASE_ERROR * field.column.period / math.sqrt(12):
             return DROWNED
         value = float(field.column.decode(np.array([[cosine, sine]]))[0, 0])
@@ -368,7 +375,7 @@ class SummaryModel(Model):
             results += [self.result(field, by, group, level) for field in fields]
             for name, numbers in self._columns(results, [None, *fields]).items():
                 columns[label, name] = numbers
-        found = frame(columns)
+        found = frame(columns)  # type: ignore[arg-type]
         found.index = ["records", *(field.name for field in fields)]
         found.index.name, found.columns.names = "name", [by, None]
         return found
@@ -433,7 +440,7 @@ class SummaryModel(Model):
         """
         part = self._part(x.row, y.row)
         count = part.product(0, 0)
-        if not part.stands_out(count):
+        if not part.has_records(count):
             return DROWNED, DROWNED
         total = part.value(count)
         mean = [part.value(part.within(row, 0)) / total for row in (1, 2)]
@@ -445,15 +452,14 @@ class SummaryModel(Model):
         sampling = self.repetition / total
         squares = [self._variance(field) * total for field in (x, y)]
         scale = math.sqrt(squares[0] * squares[1])
-        spread = part.covariance(both, both) / total**2
-        spread += sampling * (squares[0] * squares[1] + product**2) / total**2
-        covariance = plain_interval(product / total, spread, _UNBOUNDED, level)
+        spread = sampling * (squares[0] * squares[1] + product**2)
+        covariance = part.interval(both / total, product / total, spread / total**2, level)
         if not (part.stands_out(one) and part.stands_out(two) and scale > 0):
             return DROWNED, covariance
         r = min(max(product / scale, -1.0), 1.0)
         change = both / scale - r / 2 * (one / squares[0] + two / squares[1])
-        variance = part.covariance(change, change) + sampling * (1 - r**2) ** 2
-        return plain_interval(r, variance, (-1.0, 1.0), level), covariance
+        found = part.interval(change, r, sampling * (1 - r**2) ** 2, level)
+        return within(found, (-1.0, 1.0)), covariance
 
     # --- texts and pictures ---------------------------------------------------------------------
 
@@ -467,9 +473,9 @@ class SummaryModel(Model):
         for field in self._fields_beside(by):
             cells = [self._cell(field)]
             cells += [self._cell(field, by, group) for _, group in groups]
-            rows.append(
-                (f"{as_line(field.name)}{field.unit}", [cells[0], self._sd(field), *cells[1:]])
-            )
+            note = ", geometric mean" if field.kind == "geometric mean" else ""
+            name = f"{as_line(field.name)}{field.unit}{note}"
+            rows.append((name, [cells[0], self._sd(field), *cells[1:]]))
         return heads, rows
 
     def _cell(self, field: Field, by: str | None = None, group: int = 0) -> str:
@@ -481,7 +487,7 @@ class SummaryModel(Model):
     def _is_seen(self, group: int) -> bool:
         """Return whether the size of a group stands out of its noise."""
         part = self._part(*([group] if group else []))
-        return part.stands_out(part.group(len(part.terms) - 1))
+        return part.has_records(part.group(len(part.terms) - 1))
 
     def _sd(self, field: Field) -> str:
         found = self._shown_deviation(field)
@@ -542,7 +548,9 @@ class SummaryModel(Model):
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
         require_fingerprint(fields)
-        require_numbers(fields, ("n_records", "repetition"))
+        require_numbers(fields, ("n_records", "repetition", "noise_kurtosis"))
+        if fields["repetition"] < 1e-9 or fields["noise_kurtosis"] > 3:
+            raise ParameterError("repetition must be above 0, and noise_kurtosis at most 3")
         names = fields["columns"]
         if not isinstance(names, list) or not names:
             raise ParameterError("columns must be a list of names")

@@ -8,7 +8,9 @@ records, sums of values, sizes of groups, and sums of values within groups are a
 
     sum_i V_ii C_ii D_ii + sum_{i<j} 4 V_ij C_ij D_ij
 
-by noise, exactly. Labels that share noise with the count need no special care.
+by noise, exactly. Labels that share noise with the count need no special care. Laplace noise of few
+entries has longer tails than normal noise: its fourth cumulants add up, and widen an interval by
+the first term of Cornish and Fisher.
 
 A mean is a ratio a / b of two such sums. Its interval is Fieller's: all r for which a - r b lies
 within q standard deviations of 0. The variance of a - r b is a quadratic function of r, by noise
@@ -22,7 +24,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
@@ -74,21 +76,23 @@ class Part:
     Attributes
     ----------
     matrix, variance : (k, k) float64
+    kurtosis : float
+        Excess kurtosis of the noise of an entry: 0 for normal noise, 3 for that of Laplace.
     terms : (n_terms, k) float64
         The terms that were asked for, in this order; the first one is the constant.
     """
 
     matrix: Floats
     variance: Floats
+    kurtosis: float
     terms: Floats
 
-    @classmethod
-    def of(cls, matrix: Floats, variance: Floats, terms: Floats, rows: tuple[int, ...]) -> Part:
-        """Return the part of the matrix in which the constant and these rows of terms are."""
-        chosen = terms[[0, *rows]]
+    def having(self, rows: tuple[int, ...]) -> Part:
+        """Return the part in which the constant and these rows of terms are."""
+        chosen = self.terms[[0, *rows]]
         support = np.flatnonzero(chosen.any(axis=0))
         block = np.ix_(support, support)
-        return cls(matrix[block], variance[block], chosen[:, support])
+        return Part(self.matrix[block], self.variance[block], self.kurtosis, chosen[:, support])
 
     def product(self, first: int, second: int) -> Floats:
         """Return C of the sum of the product of two terms."""
@@ -103,6 +107,26 @@ class Part:
         """Return the covariance of two sums by noise."""
         weights = 2 * self.variance - np.diag(np.diag(self.variance))
         return float((weights * first * second).sum())
+
+    def width(self, form: Floats, level: float, sampling: float = 0.0) -> float:
+        """Return half of the width of an interval of a sum, in its standard deviations.
+
+        `sampling` is the variance that sampling adds, with normal tails.
+        """
+        width = width_of(level)
+        variance = self.covariance(form, form) + sampling
+        if not (self.kurtosis > 0 and variance > 0):
+            return width
+        fourth = np.square(self.variance * np.square(form))
+        cumulant = 8 * float(fourth.sum()) - 7 * float(np.diag(fourth).sum())
+        excess = self.kurtosis * cumulant / variance**2
+        return width + (width**3 - 3 * width) / 24 * excess
+
+    def interval(self, form: Floats, value: float, sampling: float, level: float) -> Estimate:
+        """Return the interval of a sum with this value."""
+        variance = self.covariance(form, form) + sampling
+        half = self.width(form, level, sampling) * math.sqrt(max(variance, 0.0))
+        return Estimate(value, value - half, value + half)
 
     def group(self, term: int) -> Floats:
         """Return C of the number of records with a label, with the least noise.
@@ -135,10 +159,14 @@ class Part:
         x = self.terms[term] - mean * self.terms[0]
         return np.outer(x, x)
 
-    def stands_out(self, form: Floats) -> bool:
-        """Return whether a sum is above 0 by more than its noise."""
+    def stands_out(self, form: Floats, least: float = 0.0) -> bool:
+        """Return whether a sum is above `least`, and above 0 by more than its noise."""
         total = self.value(form)
-        return total > 0 and total > COUNT_DEVIATIONS * math.sqrt(self.covariance(form, form))
+        return least < total and total > COUNT_DEVIATIONS * math.sqrt(self.covariance(form, form))
+
+    def has_records(self, form: Floats) -> bool:
+        """Return whether a number of records stands out of its noise; less than half is nobody."""
+        return self.stands_out(form, 0.5)
 
 
 def ratio_of(
@@ -152,8 +180,9 @@ def ratio_of(
     level: float,
 ) -> Estimate:
     """Return the interval of a ratio of sums, about its `value` within `bounds`."""
-    total, wide = part.value(bottom), width_of(level) ** 2
-    moved, records = top - value * bottom, repetition * total
+    total, moved = part.value(bottom), top - value * bottom
+    records = repetition * total
+    wide = part.width(moved, level, records * spread.constant) ** 2
     noise = part.covariance(moved, moved) + records * spread.constant
     both = records * spread.linear - 2 * part.covariance(moved, bottom)
     square = total**2 - wide * (part.covariance(bottom, bottom) + records * spread.square)
@@ -165,15 +194,14 @@ def ratio_of(
     return Estimate(value, low, high)
 
 
-def plain_interval(value: float, variance: float, bounds: Bounds, level: float) -> Estimate:
-    """Return the interval of a normal estimate, within bounds."""
-    half = width_of(level) * math.sqrt(max(variance, 0.0))
-    low, high = max(value - half, bounds[0]), min(value + half, bounds[1])
-    return Estimate(min(max(value, bounds[0]), bounds[1]), low, high)
+def within(found: Estimate, bounds: Bounds) -> Estimate:
+    """Return an estimate and its interval, cut at bounds."""
+    low, high = bounds
+    return Estimate(*(min(max(end, low), high) for end in (found.value, found.low, found.high)))
 
 
 def width_of(level: float) -> float:
     """Return half of the width of an interval, in standard deviations."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
         raise ParameterError("level", level, "expected a number between 0 and 1, such as 0.95")
-    return float(norm.ppf(0.5 + level / 2))
+    return float(ndtri(0.5 + level / 2))

@@ -6,8 +6,10 @@ shares, not of log odds. With p = sigmoid(alpha + beta s), the equations of logi
     mean p = share of the label,    mean s p = covariance of s and the label.
 
 Both right sides are known from the sketch. The left ones need the law of s: it is simulated from
-the released marginal laws of the columns, as if they were independent, and scaled to the known
-variance of s. Draws fill the quantiles of each column evenly, in a public random order.
+the released marginal laws of the columns and scaled to the known variance of s. Draws fill the
+quantiles of each column evenly, in a public random order. What the columns add to the score is then
+ordered so that its ranks have the released correlations (Iman and Conover, 1982): the sum of
+columns that say nearly the same has another law than that of independent ones.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, expit
+from scipy.special import betaincinv, expit, ndtri
 
 from privsketch._base.types import Floats
 from privsketch.facts.columns import Column
@@ -25,6 +27,7 @@ from privsketch.facts.labels import Labelled
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.learning.moments import Moments
 
+MAX_COLUMNS = 2**15  # of a schema: public streams of draws have numbers below, of orders above
 N_DRAWS = 4000  # of scores: their error is far below that of any released number
 MIN_SHARE = 1e-4  # least share of a label among the draws
 NEWTON_STEPS = 60
@@ -125,6 +128,28 @@ def simulated_records(moments: Moments, on: Sequence[str], seed: int) -> Floats:
             parts.append(_numbers(moments, coordinate, half, quantiles)[:, np.newaxis])
             quantiles = quantiles[order]
     return np.concatenate(parts, axis=1)
+
+
+def correlated_sum(parts: Floats, covariance: Floats, seed: int) -> Floats:
+    """Return sums (n,) of parts (n, m), whose columns are ordered to have a covariance (m, m).
+
+    Values stay; normal numbers that have the correlations give the order (Iman and Conover, 1982).
+    """
+    n, size = parts.shape
+    ranks = np.empty((n, size))
+    for number in range(size):
+        order = PublicStream(seed, Purpose.CALIBRATION, MAX_COLUMNS + number).uniform(n)
+        ranks[np.argsort(order), number] = ndtri((np.arange(n) + 0.5) / n)
+    variances = np.diag(covariance)
+    deviations = np.sqrt(np.maximum(variances, max(1e-12 * variances.max(), 1e-300)))
+    values, axes = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    root = (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T
+    white = np.linalg.inv(np.linalg.cholesky(ranks.T @ ranks / n)).T  # so many are never dependent
+    places = np.argsort(ranks @ white @ root, axis=0)
+    total = np.zeros(n)
+    for place, part in zip(places.T, parts.T, strict=True):
+        total[place] += np.sort(part)
+    return total
 
 
 def label_shares(column: Labelled, moments: Moments, place: slice) -> Floats:

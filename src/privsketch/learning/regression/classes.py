@@ -10,7 +10,12 @@ from scipy.special import expit
 
 from privsketch._base.types import Floats
 from privsketch.facts.labels import Labelled
-from privsketch.learning.regression.calibration import LabelMoments, calibrated, simulated_records
+from privsketch.learning.regression.calibration import (
+    LabelMoments,
+    calibrated,
+    correlated_sum,
+    simulated_records,
+)
 from privsketch.learning.regression.inference import LinearFit, fit_linear
 from privsketch.learning.regression.view import View, share_of
 
@@ -68,10 +73,14 @@ def parts_of(view: View, column: Labelled) -> list[Part]:
 
 def _part(view: View, row: int, scale: float, offset: float, records: Floats) -> Part:
     """Return the regression of one label, and the curve from its scores to probabilities."""
-    fit = fit_linear(view.problem(row))
+    problem = view.problem(row)
+    fit = fit_linear(problem)
     share, error = share_of(view.moments, row, scale, offset)
     least = min(max(error, 0.5 / view.moments.n_records), 0.5)
-    scores = scale * (records @ fit.coef)
+    by_column = _by_column(view, scale * fit.coef)
+    covariance = by_column.T @ problem.clear_covariance @ by_column
+    seed = view.sketch.design.frequencies.seed
+    scores = correlated_sum(records @ by_column, covariance, seed)
     label = LabelMoments(
         share=min(max(share, least), 1 - least),
         variance=scale**2 * fit.explained,
@@ -80,6 +89,12 @@ def _part(view: View, row: int, scale: float, offset: float, records: Floats) ->
     )
     scaled, alpha, beta = calibrated(scores - scores.mean(), label)
     return Part(row, scale, offset, fit, share, error, scaled, alpha, beta)
+
+
+def _by_column(view: View, coef: Floats) -> Floats:
+    """Return the coefficients (k,) of each column apart, (k, n_columns)."""
+    sizes = [place.stop - place.start for place in map(view.moments.places, view.on)]
+    return np.asarray(coef[:, np.newaxis] * np.repeat(np.eye(len(sizes)), sizes, axis=0))
 
 
 def shares_of(parts: list[Part]) -> tuple[Floats, Floats]:

@@ -42,7 +42,8 @@ class LinearFit:
     Attributes
     ----------
     mean : (k + 1,) float64
-        Mean of the predictors, within the shares that labels can have, then of the target.
+        Mean of the predictors, within the shares that labels can have, then of the target, to
+        predict with.
     coef, spread : (k,), (k, k) float64
         Posterior mean and covariance.
     estimate : (k + 1,) float64
@@ -121,7 +122,8 @@ def fit_linear(problem: LinearProblem) -> LinearFit:
     error = math.sqrt(2 * squares @ problem.variance @ squares)  # at most that of v'N v
     r2, r2_error = _explained_share(problem, squares, residual, variance)
     unshrunk = infer(problem, posterior)
-    mean = np.append(basis @ (basis.T @ problem.center[:-1]), problem.center[-1])
+    center = problem.likely_center
+    mean = np.append(basis @ (basis.T @ center[:-1]), center[-1])
     return LinearFit(
         mean=mean,
         coef=basis @ b,

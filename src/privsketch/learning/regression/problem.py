@@ -62,6 +62,22 @@ class LinearProblem:
         """Mean of the predictors, then of the target, about the center of the domain, (k + 1,)."""
         return np.asarray(self.moments.matrix[0, self._rows] / self.moments.n_records)
 
+    @cached_property
+    def likely_center(self) -> Floats:
+        """`center` without what its noise may have made, for predictions, (k + 1,).
+
+        The square of a sum of n numbers is at most n times the sum S of their squares. So the
+        released sum is drawn to 0 as if the true one had the variance n S: with few records its
+        noise, divided by their number, would leave the domain.
+        """
+        moments, rows = self.moments, self._rows
+        squares = np.maximum(
+            np.diag(moments.matrix)[rows], np.sqrt(np.diag(moments.variance)[rows])
+        )
+        largest = moments.n_records * squares
+        noise = moments.variance[0, rows]
+        return np.asarray(self.center * largest / np.maximum(largest + noise, 1e-300))
+
     @property
     def _rows(self) -> Indices:
         return np.append(self.predictors, self.target)
@@ -85,6 +101,14 @@ class LinearProblem:
     def matrix(self) -> Floats:
         """A, (d, d): centered sums of products of the predictors, in the basis."""
         return np.asarray(self.basis.T @ self._centered[0][:-1, :-1] @ self.basis)
+
+    @cached_property
+    def clear_covariance(self) -> Floats:
+        """Sums of products of the predictors, (k, k), whose eigenvalues are above the noise."""
+        values, axes = np.linalg.eigh(self.matrix)
+        least = self.noise.edge / 2 * math.sqrt(len(values))
+        turned = self.basis @ axes
+        return np.asarray((turned * np.maximum(values, least)) @ turned.T)
 
     @cached_property
     def products(self) -> Floats:
