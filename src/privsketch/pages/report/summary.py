@@ -44,9 +44,9 @@ def _table(model: SummaryModel) -> Table:
     for field, (_, texts) in zip(shown, rows[1:], strict=True):
         is_label = isinstance(field.column, Labelled) and not field.column.is_line
         group = _name_of(field) if is_label else ""
-        head = Head(
-            field.name.removeprefix(f"{group}=") if group else field.name, field.unit.strip()
-        )
+        kind = field.kind if field.kind == "geometric mean" else ""
+        note = ", ".join(text for text in (field.unit.strip(), kind) if text)
+        head = Head(field.name.removeprefix(f"{group}=") if group else field.name, note)
         cells = tuple(map(_cell, texts))
         found.append(TableRow(head, cells, group if group != above else "", is_label))
         above = group
