@@ -181,7 +181,8 @@ def regress(
         domain = domain_of(domain, files.dim)
         budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
         recipe = question.design(domain, budget, files.record_names, n_records)
-        said = say_cautions(domain, budget, n_records, files.record_names)
+        # Columns are scaled by their bounds, so that those of a box may differ in width.
+        said = say_cautions(recipe.schema or domain, budget, n_records, files.record_names)
         caution_decimals(stated, schema_of(domain), schema)
         if dry_run:
             lines = [*sketch_lines(recipe, n_threads, said), files.looked_at, "nothing was spent"]

@@ -55,7 +55,7 @@ _CALIBRATION_NOTE = (
     "interval), and the mean probability that the classifier gives them (ring)."
 )
 _READING = (
-    "They say what goes together, not what causes what: of records that are alike in all other "
+    "{} say what goes together, not what causes what: of records that are alike in all other "
     "columns of the table, those that differ in this one differ by so much on average."
 )
 
@@ -86,7 +86,7 @@ def regression_content(
             "words": [("", effect_words(model, estimate, intervals, outcome, MAX_SENTENCES))],
             "unsaid": _unsaid(model, model.drowned, sketch),
             "fit": [] if model.drowned else _fit_sentences(model),
-            "reading": "" if model.drowned else _READING,
+            "reading": "" if model.drowned else _READING.format("Coefficients"),
             "legend": "" if model.drowned else _legend(model),
             "classes": None,
             "plots": _regression_plots(model) if with_plots else [],
@@ -131,7 +131,8 @@ def classifier_content(
             "words": words,
             "unsaid": _unsaid(model, all(model.drowned), sketch, lost),
             "fit": [],
-            "reading": f"Coefficients are differences of probability, not odds ratios. {_READING}",
+            "reading": "Coefficients are differences of probability, not odds ratios. "
+            + _READING.format("They"),
             "legend": _legend(model),
             "classes": _class_table(model),
             "plots": _classifier_plots(model) if with_plots else [],
