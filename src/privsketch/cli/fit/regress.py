@@ -148,7 +148,7 @@ def regress(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Learn what goes with a column of a table, privately, and write a report.
+    """Learn what goes with a column, privately, and write a report.
 
     DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
     patterns like "part-*.parquet", read once, in blocks. Charges the budget once, at the end.
