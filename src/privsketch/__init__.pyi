@@ -22,6 +22,8 @@ from .estimators.kmedians import PrivateKMedians as PrivateKMedians
 from .estimators.mixture import PrivateGaussianMixture as PrivateGaussianMixture
 from .estimators.pca import PrivatePCA as PrivatePCA
 from .estimators.projection import PrivateProjection as PrivateProjection
+from .estimators.regression import PrivateLinearRegression as PrivateLinearRegression
+from .estimators.regression import PrivateLogisticRegression as PrivateLogisticRegression
 from .facts.budget import Budget as Budget
 from .facts.columns import Cycle as Cycle
 from .facts.columns import Date as Date

@@ -104,14 +104,21 @@ class ClassifierModel(LinearModel):
         """Class of each row of `coef`: the second of two, or all."""
         return self.classes[1:] if len(self.coef) == 1 else self.classes
 
+    def decision_function(self, X: npt.ArrayLike) -> Floats:
+        """Return log odds for the rows of X, (n, n_parts): of each class against the rest.
+
+        With a schema, X has encoded records of the predictors, which `privsketch.encode` makes.
+        """
+        scores = (self._values(X, "decision_function") - self.center) @ self.coef.T
+        return np.asarray(self.calibration[:, 0] + self.calibration[:, 1] * scores)
+
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Return probabilities of the classes for the rows of X, (n, n_classes).
 
         With a schema, X has encoded records of the predictors, which `privsketch.encode` makes.
         Probabilities of several classes are found for each against the rest, and normalised.
         """
-        scores = (self._values(X, "predict_proba") - self.center) @ self.coef.T
-        found: Floats = expit(self.calibration[:, 0] + self.calibration[:, 1] * scores)
+        found: Floats = expit(self.decision_function(X))
         if len(self.coef) == 1:
             return np.column_stack([1 - found[:, 0], found[:, 0]])
         return np.asarray(found / found.sum(axis=1, keepdims=True))
