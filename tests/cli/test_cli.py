@@ -15,7 +15,7 @@ from privsketch.cli.main import main
 from tests.commands import DATA, INTEGRITY, USAGE, refused, run, succeeded
 
 COMMANDS = (
-    *("demo", "cluster", "release", "schema", "check", "bounds"),
+    *("demo", "cluster", "regress", "release", "schema", "check", "bounds"),
     *("plan", "design", "sketch", "merge", "compare", "learn"),
     *("ledger", "inspect", "key"),
 )

@@ -112,7 +112,7 @@ def learn(
     settings: tuple[str, ...],
     **choices: Any,
 ) -> None:
-    """Learn clusters, a mixture, components, a regression or means by group from a sketch.
+    """Learn clusters, components, a regression or means from a sketch.
 
     Nothing is spent. A sketch that no records can have produced is refused, as by `merge`.
 

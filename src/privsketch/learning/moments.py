@@ -90,8 +90,8 @@ class Moments:
         if name not in _VIEWS:
             raise ParameterError(
                 f"this sketch has {name!r} features, which do not determine the second moments of "
-                "all columns; plan a design with `task='regression'`, or with `task='pca', "
-                "feature_map='second-moments', mean='released'`"
+                "all columns; plan a design with `task='regression'`, or for components with "
+                "`feature_map='second-moments'` and `mean='released'`"
             )
         return _VIEWS[name](sketch)
 

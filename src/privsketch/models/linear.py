@@ -30,6 +30,7 @@ from privsketch.models.base import (
     require_numbers,
 )
 
+NOISE_DROWNS = "noise drowns"  # how a concern about coefficients begins; not of labels nobody has
 IDENTIFIED = 0.9  # share of a coefficient's direction that must stand out of the noise
 
 

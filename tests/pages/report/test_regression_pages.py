@@ -143,7 +143,7 @@ def test_a_drowned_regression_has_no_number(drowned):
     text = text_of(model, drowned)
     assert "says nothing about what goes with pressure" in text
     assert "neither that there is something, nor that there is nothing" in text
-    assert "coefficient" not in text.split("What it cost")[0].lower().replace("coefficients", "", 1)
+    assert "95 % interval" not in text
     assert " nan" not in text.lower()
 
 
@@ -158,11 +158,17 @@ def test_a_drowned_classifier_has_no_number(drowned):
 def test_terms_that_drown_are_named(model):
     identified = model.identified.copy()
     identified[0] = 0.5
-    text = text_of(replace(model, identified=identified))
-    assert "drown" in text
+    concern = "noise drowns 1 of 8 coefficients (age): no interval"
+    text = text_of(replace(model, identified=identified, concerns=(concern,)))
+    assert "2 of 8 terms drown in noise: age and ward=other." in text
     assert "That is not the same as no effect" in text
     assert "drowned in noise" in text
     assert "one more year of age" not in text
+
+
+def test_labels_that_nobody_has_are_no_concern(model):
+    assert "ward=other" in np.array(model.names)[~model.is_identified]
+    assert "Hardly any record has ward=other: there is no interval." in text_of(model)
 
 
 # ---------------------------------------------------------------- cost, and other pages

@@ -148,7 +148,7 @@ def regress(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Learn what goes with a column of a table, privately, and write a report.
+    """Learn what goes with a column, privately, and write a report.
 
     DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
     patterns like "part-*.parquet", read once, in blocks. Charges the budget once, at the end.
@@ -173,10 +173,16 @@ def regress(
         domain = stated_domain(box, ball, center, None, schema)
         domain = question.asked(domain) if isinstance(domain, ps.Schema) else domain
         domain, table, files = opened_table(stated, domain, ledger)
+        if files.selection.is_found:
+            raise click.UsageError(
+                "--target: names in the header of a text file are not public; state them with "
+                "--columns, or describe the columns by a --schema"
+            )
         domain = domain_of(domain, files.dim)
         budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
         recipe = question.design(domain, budget, files.record_names, n_records)
-        said = say_cautions(domain, budget, n_records, files.record_names)
+        # Columns are scaled by their bounds, so that those of a box may differ in width.
+        said = say_cautions(recipe.schema or domain, budget, n_records, files.record_names)
         caution_decimals(stated, schema_of(domain), schema)
         if dry_run:
             lines = [*sketch_lines(recipe, n_threads, said), files.looked_at, "nothing was spent"]

@@ -28,7 +28,7 @@ from privsketch.learning.concerns import COUNT_DEVIATIONS, source_concerns
 from privsketch.learning.moments import Moments
 from privsketch.learning.regression.inference import LinearFit
 from privsketch.learning.regression.problem import LinearProblem
-from privsketch.models.linear import IDENTIFIED
+from privsketch.models.linear import IDENTIFIED, NOISE_DROWNS
 from privsketch.sketching.sketch import Sketch
 
 TOO_FEW = "too few records to say anything about this target"
@@ -178,7 +178,9 @@ class View:
             return []
         listed = ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
         share = f"{len(names)} of {count_text(len(identified), 'coefficient')}"
-        return [f"noise drowns {share} ({listed}): no interval, and predictions lean on the prior"]
+        return [
+            f"{NOISE_DROWNS} {share} ({listed}): no interval, and predictions lean on the prior"
+        ]
 
     def _rare_terms(self) -> Bits:
         """Return a mask of the terms of other and missing labels that hardly any record has."""

@@ -112,8 +112,9 @@ def outcome_of(column: Column | None, name: str) -> Outcome:
         return Outcome(1.0, "days later", "days earlier")
     if isinstance(column, Number) and column.scale == "log":
         return Outcome(1.0, "", "", log_of=_log_of(column))
-    unit = f"{column.unit} " if isinstance(column, Number) and column.unit else ""
-    return Outcome(1.0, f"{unit}more", f"{unit}less")
+    if isinstance(column, Number) and column.unit:
+        return Outcome(1.0, f"{column.unit} more", f"{column.unit} less")
+    return Outcome(1.0, f"more of {name}", f"less of {name}")
 
 
 def share_outcome() -> Outcome:
@@ -177,10 +178,10 @@ def unit_of_target(column: Column | None) -> str:
     return column.unit if isinstance(column, Number) else ""
 
 
-def listed(names: Sequence[str], longest: int = 6) -> str:
+def listed(names: Sequence[str], longest: int = 6, last: str = "and") -> str:
     """Return names as a list in words."""
     shown = [*names[:longest], *([f"{len(names) - longest} more"] if len(names) > longest else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
 
 
 def _log_of(column: Number) -> str:

@@ -18,7 +18,7 @@ from privsketch.facts.units import digits
 from privsketch.models.classifier import ClassifierModel
 from privsketch.models.drawing.axes import axis_of
 from privsketch.models.drawing.regression import calibration_size, coefficients_size, residuals_size
-from privsketch.models.linear import LinearModel, interval_of
+from privsketch.models.linear import NOISE_DROWNS, LinearModel, interval_of
 from privsketch.models.regression import RegressionModel
 from privsketch.pages.report.effects import (
     LOGARITHM,
@@ -55,8 +55,8 @@ _CALIBRATION_NOTE = (
     "interval), and the mean probability that the classifier gives them (ring)."
 )
 _READING = (
-    "Numbers say what goes together, not what causes what: all other columns of the table being "
-    "the same, records that differ by the step named here differ by so much on average."
+    "{} say what goes together, not what causes what: of records that are alike in all other "
+    "columns of the table, those that differ in this one differ by so much on average."
 )
 
 
@@ -86,7 +86,7 @@ def regression_content(
             "words": [("", effect_words(model, estimate, intervals, outcome, MAX_SENTENCES))],
             "unsaid": _unsaid(model, model.drowned, sketch),
             "fit": [] if model.drowned else _fit_sentences(model),
-            "reading": _READING,
+            "reading": "" if model.drowned else _READING.format("Coefficients"),
             "legend": "" if model.drowned else _legend(model),
             "classes": None,
             "plots": _regression_plots(model) if with_plots else [],
@@ -131,7 +131,8 @@ def classifier_content(
             "words": words,
             "unsaid": _unsaid(model, all(model.drowned), sketch, lost),
             "fit": [],
-            "reading": f"{_READING} Coefficients are differences of probability, not odds ratios.",
+            "reading": "Coefficients are differences of probability, not odds ratios. "
+            + _READING.format("They"),
             "legend": _legend(model),
             "classes": _class_table(model),
             "plots": _classifier_plots(model) if with_plots else [],
@@ -321,13 +322,15 @@ def _unsaid(
     if lost:
         texts.append(f"Too few records to say what goes with {listed(lost)}.")
     weak = [name for name, told in zip(model.names, model.is_identified, strict=True) if not told]
-    if weak:
-        it, drown = ("it", "drowns") if len(weak) == 1 else ("they", "drown")
-        texts.append(
-            f"{len(weak)} of {count_text(len(model.names), 'term')} {drown} in noise: "
-            f"{listed(weak)}. That is not the same as no effect: {it} may matter or not, and the "
-            "sketch cannot tell."
-        )
+    if not weak:
+        return texts
+    if not any(text.startswith(NOISE_DROWNS) for text in model.concerns):
+        return [*texts, f"Hardly any record has {listed(weak, last='or')}: there is no interval."]
+    it, drown = ("it", "drowns") if len(weak) == 1 else ("they", "drown")
+    texts.append(
+        f"{len(weak)} of {count_text(len(model.names), 'term')} {drown} in noise: {listed(weak)}. "
+        f"That is not the same as no effect: {it} may matter or not, and the sketch cannot tell."
+    )
     return texts
 
 

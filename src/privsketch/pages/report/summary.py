@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privsketch.facts.labels import Labelled
-from privsketch.models.summary import DROWNED_TEXT, WITHIN_WORDS, SummaryModel, size_text
+from privsketch.models.summary import DROWNED_TEXT, WITHIN_WORDS, Field, SummaryModel, size_text
 from privsketch.pages.report.fields import Cell
 from privsketch.pages.report.rendering import Content, require_own_sketch
 from privsketch.pages.report.tables import MAX_PART_COLUMNS, Head, Table, TableRow
@@ -39,12 +39,16 @@ def summary_content(model: SummaryModel, sketch: Sketch | None) -> Content:
 def _table(model: SummaryModel) -> Table:
     """Return a row for each mean or share: all records, standard deviation, and each group."""
     heads, rows = model.shown_table(model.by)
-    groups = _groups(model)
-    found, above = [], ""
-    for (name, texts), group in zip(rows, groups, strict=True):
-        label = name.removeprefix(f"{group}=") if group else name
-        title = group if group != above else ""
-        found.append(TableRow(Head(label), tuple(map(_cell, texts)), title, bool(group)))
+    found, above = [TableRow(Head("records"), tuple(map(_cell, rows[0][1])))], ""
+    shown = [f for f in model.fields if model.by is None or _name_of(f) != model.by]
+    for field, (_, texts) in zip(shown, rows[1:], strict=True):
+        is_label = isinstance(field.column, Labelled) and not field.column.is_line
+        group = _name_of(field) if is_label else ""
+        kind = field.kind if field.kind == "geometric mean" else ""
+        note = ", ".join(text for text in (field.unit.strip(), kind) if text)
+        head = Head(field.name.removeprefix(f"{group}=") if group else field.name, note)
+        cells = tuple(map(_cell, texts))
+        found.append(TableRow(head, cells, group if group != above else "", is_label))
         above = group
     caption = "Means and shares with 95 % intervals"
     if model.by is not None:
@@ -60,16 +64,9 @@ def _table(model: SummaryModel) -> Table:
     )
 
 
-def _groups(model: SummaryModel) -> list[str]:
-    """Return the category of each row of the table; empty for those that are no label."""
-    groups = [""]  # of the number of records
-    for field in model.fields:
-        column = field.column
-        if column is not None and column.name == model.by:
-            continue
-        is_label = isinstance(column, Labelled) and not column.is_line
-        groups.append(column.name if column is not None and is_label else "")
-    return groups
+def _name_of(field: Field) -> str:
+    """Return the name of a field's column."""
+    return field.name if field.column is None else field.column.name
 
 
 def _cell(text: str) -> Cell:
