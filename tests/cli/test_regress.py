@@ -163,6 +163,12 @@ def test_a_forecast_that_is_not_good_is_a_caution(visits):
         (["--box", 0, 300, "--target", "age"], USAGE, "state them with --columns"),
         ([*SCHEMA, "--target", "age", "--report", "-"], USAGE, "a report is a page"),
         ([*SCHEMA, "--target", "age", "-o", "schema.json"], DATA, "schema.json exists"),
+        (
+            ["--box", "0", "100", "--columns", "age,pressure", "--target", "pressure"]
+            + ["--missing", "center"],
+            USAGE,
+            "describe the columns by a --schema",
+        ),
     ],
 )
 def test_what_is_refused_costs_nothing(visits, arguments, code, words):

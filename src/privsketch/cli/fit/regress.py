@@ -113,8 +113,8 @@ class Question:
 @click.option(
     "--on",
     metavar="COLUMNS",
-    help="Columns that explain it: a,b,c. All others if left out. Only these are released, with "
-    "less noise for each.",
+    help="Columns that explain it: a,b,c. All others if left out. With a schema only these are "
+    "released, with less noise for each.",
 )
 @with_options(*DOMAIN)
 @click.option("--epsilon", type=EPSILON, required=True, help="Privacy budget.")
@@ -170,6 +170,11 @@ def regress(
         outputs = Outputs.of(output, report, title, source, dry_run=dry_run)
         outputs.require(stated, force, _AGAIN)
         question = Question(target, tuple(listed_names(on) or ()))
+        if schema is None and stated.facts.get("missing") not in (None, "error"):
+            raise click.UsageError(
+                f"--missing {stated.facts['missing']}: a regression has a rule for each column; describe "
+                "the columns by a --schema"
+            )
         domain = stated_domain(box, ball, center, None, schema)
         domain = question.asked(domain) if isinstance(domain, ps.Schema) else domain
         domain, table, files = opened_table(stated, domain, ledger)
