@@ -164,8 +164,7 @@ def test_a_forecast_that_is_not_good_is_a_caution(visits):
         ([*SCHEMA, "--target", "age", "--report", "-"], USAGE, "a report is a page"),
         ([*SCHEMA, "--target", "age", "-o", "schema.json"], DATA, "schema.json exists"),
         (
-            ["--box", "0", "100", "--columns", "age,pressure", "--target", "pressure"]
-            + ["--missing", "center"],
+            ["--box", 0, 100, "--columns", "a,b", "--target", "b", "--missing", "center"],
             USAGE,
             "describe the columns by a --schema",
         ),

@@ -172,8 +172,8 @@ def regress(
         question = Question(target, tuple(listed_names(on) or ()))
         if schema is None and stated.facts.get("missing") not in (None, "error"):
             raise click.UsageError(
-                f"--missing {stated.facts['missing']}: a regression has a rule for each column; describe "
-                "the columns by a --schema"
+                f"--missing {stated.facts['missing']}: a regression has a rule for each column; "
+                "describe the columns by a --schema"
             )
         domain = stated_domain(box, ball, center, None, schema)
         domain = question.asked(domain) if isinstance(domain, ps.Schema) else domain
