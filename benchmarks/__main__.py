@@ -42,6 +42,7 @@ NAMES = (
     "sealing",
     "sparse",
     "speed",
+    "supervised",
     "trust",
     "worlds",
 )

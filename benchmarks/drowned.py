@@ -39,6 +39,7 @@ from privsketch.clustering import (
     forecast_run,
 )
 from privsketch.design.pca import PCAForecast
+from privsketch.design.regression import RegressionForecast
 
 RESULTS = Path(__file__).parent / "results" / "drowned.csv"
 SKETCHES = ("fourier", "one-bit", "cells of a sketch", "mixture", "components")
@@ -147,7 +148,7 @@ def measured(study: dict[str, Any]) -> dict[str, Any]:
 def forecast_of_design(study: dict[str, Any], design: ps.Design) -> float:
     """Return the forecast error of a design for the true number of records."""
     told = replace(design, n_records=float(max(study["n"], 1))).forecast()
-    if isinstance(told, PCAForecast):
+    if isinstance(told, PCAForecast | RegressionForecast):
         return told.lost
     return math.sqrt((told.rsse_low - 1) * (told.rsse_high - 1))
 

@@ -55,6 +55,8 @@ SEAMS = {
     "kmeans.choose_method": "privsketch.estimators.kmeans:choose_method",
     "kmeans.learn_kmeans": "privsketch.estimators.kmeans:learn_kmeans",
     "pca.learn_pca": "privsketch.estimators.pca:learn_pca",
+    "regression.learn_classifier": "privsketch.estimators.regression:learn_classifier",
+    "regression.learn_regression": "privsketch.estimators.regression:learn_regression",
     "builder.Value.signed_to": "privsketch.kernels.builder:Value.signed_to",
     "butterflies.Batch.butterfly_pass": "privsketch.kernels.butterflies:_Batch.butterfly_pass",
     "butterflies.butterflies": "privsketch.kernels.butterflies:butterflies",

@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.constants import Curve
 from privsketch.facts.budget import Budget
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.maps import TableContribution, feature_map
+from privsketch.features.masks import Contribution
 from privsketch.features.moments import MomentContribution
 from privsketch.noise.mechanism import NoiseKind, add_noise, gaussian_law
 from privsketch.noise.samplers import discrete_gaussian

@@ -4,7 +4,9 @@ A peer is a command, with the interpreter and the packages it needs. It reads re
 input until that ends and writes an answer to each. The first request is {"task": "hello"}, and
 its answer has the version. All others have
 
-    task        "kmeans", or "pca": then `n_clusters` is the number of components
+    task        "kmeans"; "pca": then `n_clusters` is the number of components; "logistic": then
+                the last column of the records is 0 or 1 and not in the domain, and the answer has
+                one row of `centers`, the coefficients and the intercept
     records     path of an .npy file, (n, dim)
     n_clusters, epsilon, delta
     domain      {"low": [...], "high": [...]} or {"center": [...], "radius": r}

@@ -22,6 +22,8 @@ from .estimators.kmedians import PrivateKMedians as PrivateKMedians
 from .estimators.mixture import PrivateGaussianMixture as PrivateGaussianMixture
 from .estimators.pca import PrivatePCA as PrivatePCA
 from .estimators.projection import PrivateProjection as PrivateProjection
+from .estimators.regression import PrivateLinearRegression as PrivateLinearRegression
+from .estimators.regression import PrivateLogisticRegression as PrivateLogisticRegression
 from .facts.budget import Budget as Budget
 from .facts.columns import Cycle as Cycle
 from .facts.columns import Date as Date
@@ -36,11 +38,17 @@ from .features.masks import Masks as Masks
 from .learning.kmeans.learner import learn_kmeans as learn_kmeans
 from .learning.mixture.learner import learn_gaussian_mixture as learn_gaussian_mixture
 from .learning.pca.learner import learn_pca as learn_pca
+from .learning.regression.learner import learn_classifier as learn_classifier
+from .learning.regression.learner import learn_regression as learn_regression
+from .learning.summary import learn_summary as learn_summary
 from .ledger.book import Ledger as Ledger
+from .models.classifier import ClassifierModel as ClassifierModel
 from .models.clusters import ClusterModel as ClusterModel
 from .models.clusters import CostRatio as CostRatio
 from .models.components import PCAModel as PCAModel
 from .models.mixture import GaussianMixtureModel as GaussianMixtureModel
+from .models.regression import RegressionModel as RegressionModel
+from .models.summary import SummaryModel as SummaryModel
 from .noise.composition import Composition as Composition
 from .noise.composition import compose as compose
 from .pages.comparison.compare import compare as compare

@@ -19,6 +19,14 @@ DESIGN = {
 GAUSSIAN = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1, 1e-6), noise="gaussian")
 PURE = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1))
 REPLACE = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1, 1e-6, "replace"), noise="gaussian")
+REGRESSION = ps.Design.plan(
+    task="regression",
+    target="x2",
+    domain=ps.Box(-1, 1, dim=2),
+    budget=ps.Budget(0.1, 1e-6),
+    n_records=1000,
+    random_state=0,
+)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from privsketch.cli.main import main
 from tests.commands import DATA, INTEGRITY, USAGE, refused, run, succeeded
 
 COMMANDS = (
-    *("demo", "cluster", "release", "schema", "check", "bounds"),
+    *("demo", "cluster", "regress", "release", "schema", "check", "bounds"),
     *("plan", "design", "sketch", "merge", "compare", "learn"),
     *("ledger", "inspect", "key"),
 )
@@ -32,7 +32,8 @@ DESIGN = {
 
 def design_arguments(**changes):
     """Arguments of `privsketch design`; None leaves an option out."""
-    options = {**DESIGN, **{f"--{name}": value for name, value in changes.items()}}
+    stated = {name if name.startswith("-") else f"--{name}": v for name, v in changes.items()}
+    options = {**DESIGN, **stated}
     pairs = ((name, value) for name, value in options.items() if value is not None)
     return ["design", *(word for name, value in pairs for word in (name, *str(value).split()))]
 
@@ -660,6 +661,7 @@ def narrow_studies():
         "mixture": {**cluster, "task": "gaussian-mixture", "covariance-type": "full"},
         "pca": pca,
         "pca, pure": {**pca, "delta": "0"},
+        "regression": {"-k": None, "task": "regression", "dim": "20", "records": "500"},
         "many columns": {**cluster, "dim": "300", "components": "30"},
         "careless": {**cluster, "epsilon": "20", "delta": "0.1", "dim": "2", "box": "18,0 100,5e5"},
         "schema": {"box": None, "dim": None, "schema": "table.json"},

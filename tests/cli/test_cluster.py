@@ -13,7 +13,7 @@ import pytest
 
 import privsketch as ps
 from privsketch import AccessError, ClusterModel
-from privsketch.cli import cluster as command_file
+from privsketch.cli.fit import cluster as command_file
 from privsketch.cli.shell import progress
 from privsketch.clustering import choose as methods
 from privsketch.clustering import cluster_with

@@ -1,17 +1,19 @@
 """The demo: one run of it, in units that people know, and what it says about itself."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.cli import SCHEMA
-from privsketch.facts import field_values
+from privsketch.cli import SCHEMA, kept_records
+from privsketch.facts import field_names, field_values
 from tests import seams
 from tests.chance import fixed_noise
 from tests.commands import run, succeeded
 
+KINDS = ("csv", "parquet")
 _GROUPS = seams.get("story.GROUPS")
 
 
@@ -41,6 +43,13 @@ def test_it_tells_the_whole_story(finished, demo):
     sites = {"site-1.csv", *(f"site-{i}.parquet" for i in range(2, 6))}
     sketches = {f"site-{i}.{end}" for i in range(1, 6) for end in ("sketch", "ledger")}
     models = {"model.json", "mixture.json", "report.html", "mixture.html", "synthetic.csv"}
+    models |= {
+        "pressure-schema.json",
+        "pressure.json",
+        "pressure.sketch",
+        "regression.json",
+        "regression.html",
+    }
     assert files == {"schema.json", "study.json", "all.sketch", *models, *sites, *sketches}
     assert len(ps.Sketch.load("out/all.sketch").ids) == 5
     for words in ("one person (patient_id)", "kg/m2", "mmol/l", "ward=surgery", "such records"):
@@ -100,4 +109,20 @@ def test_its_commands_can_be_typed(finished, demo):
 def test_it_keeps_ledgers_and_not_the_holder_s(demo):
     assert "the ledger of site-1 has epsilon = 1, delta = 2e-06 left" in demo.output
     assert ps.Ledger("holder.ledger").entries() == []
-    assert len(ps.Ledger("out/site-2.ledger").entries()) == 1
+    assert "the ledger of site-1 has epsilon = 0.5, delta = 1e-06 left" in demo.output
+    assert len(ps.Ledger("out/site-2.ledger").entries()) == 2
+
+
+def test_it_ends_with_a_regression(demo):
+    """Groups were planted, not slopes: the truth is what least squares finds on all records."""
+    model = ps.RegressionModel.load("out/regression.json")
+    assert model.target == "systolic"
+    paths = sorted(path for path in Path("out").glob("site-*.*") if path.suffix[1:] in KINDS)
+    records = np.concatenate([kept_records(path) for path in paths])
+    kept = [field_names(SCHEMA).index(name) for name in ("age", "bmi", "smoker", "systolic")]
+    values = field_values(SCHEMA, records)[:, kept]  # without rows in which another column lacks
+    wide = np.column_stack([np.ones(len(values)), values[:, :3]])
+    truth = np.linalg.lstsq(wide, values[:, 3], rcond=None)[0][1:]
+    assert model.names == ("age", "bmi", "smoker")
+    assert model.is_identified.all()
+    assert np.all(np.abs(model.estimate - truth) < 5 * model.standard_errors)

@@ -21,6 +21,7 @@ MARKED = ("--schema", "schema.json")
 # What each command needs beside a schema, or a design.
 WITH_SCHEMA = {
     "cluster": ["visits.csv", "-k", 2, *COST, "-o", "m.json"],
+    "regress": ["visits.csv", "--target", "age", *COST, "-o", "m.json"],
     "release": ["visits.csv", "-k", 1, *COST, "-o", "rows.csv"],
     "plan": ["-k", 2, *COST],
     "design": ["-k", 2, *COST, "-o", "d.json"],

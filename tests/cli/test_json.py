@@ -37,6 +37,7 @@ BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
 # line here and a schema in docs/json.
+SCHEMA = ["--schema", "schema.json"]
 PERIOD = ["--period", "year", "--period-epsilon", 0.5]
 EXAMPLES = {
     "demo": [["--records", 100, "-o", "demo"]],
@@ -53,11 +54,16 @@ EXAMPLES = {
         ["table.parquet", "--columns", "age", "--epsilon", 1, "--person", "patient", *more]
         for more in ([], ["--dry-run"])
     ],
-    "plan": [["-k", 2, *BOX, "--dim", 3, *COST]],
+    "plan": [
+        ["-k", 2, *BOX, "--dim", 3, *COST],
+        ["--task", "regression", *BOX, "--dim", 3, *COST],
+    ],
     "design": [
         ["-k", 2, "--schema", "schema.json", *COST, "-o", "new.json"],
         ["-k", 2, *BOX, "--dim", 3, "--epsilon", 50, "--delta", 0, "-o", "weak.json"],
         ["--task", "pca", "-k", 1, "--ball", 4, "--dim", 3, *COST, "-o", "pca.json"],
+        ["--task", "regression", "--target", "age", *SCHEMA, *COST, "-o", "line.json"],
+        ["--task", "classification", *SCHEMA, *COST, "-o", "classes.json"],
     ],
     "sketch": [
         ["study.json", "data.npy", "-o", "new.sketch"],
@@ -70,6 +76,16 @@ EXAMPLES = {
         ["a.sketch", "-k", 1],
         ["table.sketch", "-k", 1, "--task", "gaussian-mixture", "--n-init", 1],
         ["pca.sketch"],
+        ["lines.sketch", "-o", "lines.json", "--report", "lines.html"],
+        ["lines.sketch", "--task", "regression", "--target", "age", "--on", "day"],
+        ["lines.sketch", "--task", "classification", "--target", "ward"],
+        ["lines.sketch", "--task", "summary", "--by", "ward", "--report", "summary.html"],
+    ],
+    "regress": [
+        ["table.parquet", *SCHEMA, *COST, "--target", "age", "-o", "r.json", "--report", "r.html"],
+        ["table.parquet", *SCHEMA, *COST, "--target", "ward", "--on", "age", "-o", "c.json"],
+        ["table.parquet", *SCHEMA, *COST, "--target", "ward=a", "-o", "label.json"],
+        ["table.parquet", *SCHEMA, *COST, "--target", "age", "--dry-run"],
     ],
     "cluster": [
         [*KMEANS, "--method", "lloyd", "-o", "clusters.json", "--report", "clusters.html"],
@@ -107,6 +123,7 @@ EXAMPLES = {
         [name]
         for name in (
             *("study.json", "schema.json", "a.sketch", "model.json", "mixture.json", "pca.model"),
+            "line.model",
             *("published.npy", "published.receipt.json", "my.pub"),
         )
     ],
@@ -165,6 +182,9 @@ def make_files():
     parts = ps.sketch("data.npy", of_parts, source="p")
     parts.save("pca.sketch")
     ps.learn_pca(parts, 1).save("pca.model")
+    of_lines = ps.Design.plan(task="regression", target="age", domain=schema, budget=budget)
+    ps.sketch("table.parquet", of_lines, source="l").save("lines.sketch")
+    ps.learn_regression(ps.Sketch.load("lines.sketch")).save("line.model")
     ledger = ps.Ledger.create("my.ledger")
     ledger.add("visits", epsilon=3, delta=1e-5)
     ps.sketch("data.npy", design, source="v", ledger=("my.ledger", "visits"))

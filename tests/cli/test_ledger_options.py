@@ -22,6 +22,7 @@ RELEASES = {
     "sketch": ["sketch", "study.json", "data.npy", "-o", "new.sketch"],
     "cluster": ["cluster", "data.npy", "-k", 2, "--box", -4, 4, *COST, "-o", "m.json"],
     "lloyd": ["cluster", "data.npy", "-k", 2, "--box", -4, 4, *COST, "-o", "m.json", *LLOYD],
+    "regress": ["regress", "data.npy", "--target", "x1", "--box", -4, 4, *COST, "-o", "r.json"],
     "release": ["release", "data.npy", "-k", 1, "--ball", 4, *COST, "-o", "rows.npy"],
     "bounds": ["bounds", "data.npy", "--columns", "0", "--epsilon", 1],
 }

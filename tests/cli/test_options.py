@@ -67,6 +67,38 @@ def test_a_design_for_components_may_have_a_mean(tmp_path):
     assert means[0] != means[1]
 
 
+def test_a_design_for_regression_has_a_target_and_a_smaller_ball(tmp_path):
+    study = ["--box", "0,0", "1,9", "--columns", "u,v", "--epsilon", 1, "--delta", 1e-6]
+    for more, name in (([], "corner.json"), (["--clip", "uniform"], "uniform.json")):
+        told = succeeded(
+            *("design", "--task", "regression", "--target", "v", *study, *more),
+            *("-o", tmp_path / name),
+        )
+        assert "for regression of v" in told.output
+    corner, uniform = (ps.Design.load(tmp_path / f"{name}.json") for name in ("corner", "uniform"))
+    assert corner.target == uniform.target == "v"
+    assert corner.schema == uniform.schema
+    assert uniform.domain.radius < corner.domain.radius
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "kmeans"], "Missing option '-k' / '--components'"),
+        (["--task", "regression", "-k", 2], "--components"),
+        (["--task", "regression", "--target", "w"], "--target"),
+        (["--task", "kmeans", "-k", 2, "--target", "v"], "--target"),
+        (["--task", "pca", "-k", 1, "--clip", "uniform"], "--clip"),
+    ],
+)
+def test_options_of_other_tasks_are_refused(tmp_path, arguments, message):
+    study = ["--box", "0,0", "1,9", "--columns", "u,v", "--epsilon", 1, "--delta", 1e-6]
+    refused = run("design", *arguments, *study, "-o", tmp_path / "study.json")
+    assert refused.exit_code != 0
+    assert message in refused.output
+    assert not (tmp_path / "study.json").exists()
+
+
 def test_bounds_protect_persons(tmp_path):
     file, people = tmp_path / "table.parquet", [f"p{n // 4}" for n in range(40)]
     pq.write_table(pa.table({"age": np.arange(40.0), "patient": [*people[:-1], None]}), file)

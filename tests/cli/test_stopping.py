@@ -53,6 +53,7 @@ SPENDING = {
         "-o",
         "out.json",
     ],
+    "regress": ["regress", "data.npy", "--target", "x1", "--box", -4, 4, *COST, "-o", "out.reg"],
     "release": ["release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "out.npy"],
 }
 
@@ -85,7 +86,7 @@ def test_after_an_interrupt_nothing_is_written(folder, monkeypatch, command, los
     assert names(folder) == before
 
 
-@pytest.mark.parametrize("what", ["sketch", "cluster"])
+@pytest.mark.parametrize("what", ["sketch", "regress", "cluster"])
 def test_an_interrupt_that_is_lost_while_noise_is_drawn_stops_the_command(
     folder, monkeypatch, what
 ):
@@ -104,7 +105,7 @@ def test_an_interrupt_that_is_lost_while_noise_is_drawn_stops_the_command(
     result = run(*SPENDING[what])
     assert result.exit_code == 1
     # A sketch that is not written has told nobody anything; a run goes on from its own numbers.
-    told = NOTHING if what == "sketch" else "the budget counts as spent"
+    told = "the budget counts as spent" if what == "cluster" else NOTHING
     assert result.stderr.count(told) == 1
     assert names(folder) == before
 
@@ -132,7 +133,8 @@ def test_a_failure_says_in_its_one_line_what_it_cost(folder, command):
     result = run(*command)
     assert result.exit_code == DATA
     (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: column number 0 (from 0) has a missing")
+    where = "table: column 'x1':" if command[0] == "regress" else "column number 0 (from 0) has a"
+    assert line.startswith(f"Error: {where} missing")
     assert line.endswith(NOTHING)
 
 
@@ -434,7 +436,7 @@ def test_a_job_that_ignores_interrupts_goes_on(folder):
     assert ps.Sketch.load("out.sketch").design.dim == 3
 
 
-@pytest.mark.parametrize("what", ["sketch", "cluster", "release"])
+@pytest.mark.parametrize("what", ["sketch", "cluster", "regress", "release"])
 def test_a_dry_run_needs_no_output_and_minds_none(folder, what):
     command = SPENDING[what]
     without = [word for word in command if word not in ("-o", command[-1])]

@@ -351,7 +351,7 @@ def test_describe_says_what_to_expect():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"task": "regression"}, "gaussian-mixture"),
+        ({"task": "ranking"}, "gaussian-mixture"),
         ({"covariance_type": "diag"}, "gaussian-mixture"),
         ({"task": "gaussian-mixture", "covariance_type": "round"}, "covariance_type"),
         ({"n": 0}, "n_records"),

@@ -133,7 +133,7 @@ def changed(**fields):
         (Understated(*dataclasses.astuple(TRIANGLE)), "expected a FeatureMap, got Understated"),
         (changed(name="wave"), "the map is named 'wave'"),
         (changed(build_table=None), "only maps with a table"),
-        (changed(for_components=True), "only maps with a table"),
+        (changed(tasks=("pca",)), "only maps with a table"),
         (changed(laws=("normal",)), "laws must be"),
         (changed(laws=()), "laws must be"),
         (changed(amplitude=0.0), "amplitude must be"),

@@ -18,7 +18,7 @@ from privsketch.learning import (
     make_distortion,
     make_limits,
     make_sums,
-    moments,
+    mixture_moments,
     moved,
     objective,
     pack,
@@ -78,7 +78,7 @@ def differences(function, x, step=1e-5):
 def test_the_gradient_is_the_slope_of_the_cost(kind):
     rng = np.random.default_rng(1)
     frequencies = rng.normal(size=(30, 3))
-    target = moments(frequencies, random_gaussians(kind, seed=2))
+    target = mixture_moments(frequencies, random_gaussians(kind, seed=2))
     sums = make_sums(frequencies, target, kind)
     start = random_gaussians(kind)
     limits = make_limits(frequencies, np.full(3, -5.0), np.full(3, 5.0))
@@ -93,7 +93,7 @@ def test_the_gradient_is_the_slope_of_the_cost(kind):
 def test_the_jacobian_is_the_slope_of_the_moments(kind):
     frequencies = np.random.default_rng(1).normal(size=(20, 3))
     start = random_gaussians(kind)
-    sums = make_sums(frequencies, moments(frequencies, start), kind)
+    sums = make_sums(frequencies, mixture_moments(frequencies, start), kind)
     limits = make_limits(frequencies, np.full(3, -5.0), np.full(3, 5.0))
 
     def model(step):
@@ -117,7 +117,7 @@ def test_moments_and_their_covariance_are_those_of_a_sample(kind):
     projected = sample @ directions
 
     def worst(mixture, covariance):
-        mean = moments(frequencies, mixture)
+        mean = mixture_moments(frequencies, mixture)
         expected = np.concatenate([mean.real, mean.imag]) @ directions
         variance = np.einsum("jd,jl,ld->d", directions, covariance, directions)
         off_mean = np.abs(projected.mean(axis=0) - expected) / np.sqrt(variance / n)
@@ -160,7 +160,7 @@ def test_merging_keeps_the_first_two_moments(kind):
 def test_pruning_removes_what_is_not_needed(kind):
     frequencies = np.random.default_rng(5).normal(size=(60, 3))
     truth = random_gaussians(kind)
-    sums = make_sums(frequencies, moments(frequencies, truth), kind)
+    sums = make_sums(frequencies, mixture_moments(frequencies, truth), kind)
     shared = kind == "tied"
     rows = np.array([0, 1, 2, 2])
     twins = Gaussians(
@@ -179,7 +179,7 @@ def test_pruning_can_take_another_way():
     two_pairs = Gaussians(
         np.full(4, 0.25), np.array([[-2.0], [-1.9], [2.0], [2.4]]), np.full((4, 1), 0.5), "diag"
     )
-    sums = make_sums(frequencies, moments(frequencies, two_pairs), "diag")
+    sums = make_sums(frequencies, mixture_moments(frequencies, two_pairs), "diag")
     first, second = (remove_cheapest(sums, two_pairs, rank) for rank in (0, 1))
     assert (first.means > 0).sum() == 2  # the closer pair goes first
     assert (second.means > 0).sum() == 1
@@ -205,7 +205,7 @@ def test_the_edge_and_the_signs_are_what_a_sample_shows():
     n = 200_000
     records = draw(gaussians, n, rng)
     clipped = np.clip(records, -1.2, 1.2)
-    plain = np.concatenate(_parts(moments(frequencies, gaussians)))
+    plain = np.concatenate(_parts(mixture_moments(frequencies, gaussians)))
 
     def project(points):
         return np.clip(points, -1.2, 1.2)

@@ -150,7 +150,7 @@ def test_without_a_prior_thin_components_collapse(monkeypatch):
 
 
 def test_the_gaussian_of_all_records_makes_them_round():
-    from privsketch.learning import make_limits, make_sums, moments
+    from privsketch.learning import make_limits, make_sums, mixture_moments
 
     rng = np.random.default_rng(6)
     truth = one(4, seed=7)
@@ -160,7 +160,7 @@ def test_the_gaussian_of_all_records_makes_them_round():
     thin[3, 3] = thin[0, 0]
     whole = Gaussians(truth.weights, truth.means, thin[None], "full")
     frequencies = rng.normal(size=(400, 4)) * rng.choice([0.5, 2, 8, 32], size=(400, 1))
-    sums = make_sums(frequencies, moments(frequencies, whole), "full")
+    sums = make_sums(frequencies, mixture_moments(frequencies, whole), "full")
     limits = make_limits(frequencies, np.full(4, -9.0), np.full(4, 9.0))
     start = Gaussians(np.ones(1), np.zeros((1, 4)), 0.5 * np.eye(4)[None], "full")
     found = fit_whole(sums, start, limits, 1e-4)

@@ -16,7 +16,7 @@ from privsketch.learning import (
     make_distortion,
     make_limits,
     make_sums,
-    moments,
+    mixture_moments,
     moved,
     objective,
     pack,
@@ -65,7 +65,7 @@ def differences(function, x, steps):
 def test_the_gradient_is_the_slope_of_the_cost(kind):
     frequencies = frequencies_of(30)
     sums = make_sums(
-        frequencies, moments(frequencies, random_products(kind, 2), LAYOUT), kind, LAYOUT
+        frequencies, mixture_moments(frequencies, random_products(kind, 2), LAYOUT), kind, LAYOUT
     )
     start = random_products(kind)
     limits = make_limits(sums.frequencies, np.full(2, -1.0), np.full(2, 1.0))
@@ -80,7 +80,7 @@ def test_the_jacobian_is_the_slope_of_the_moments(kind):
     frequencies = frequencies_of(20)
     start = random_products(kind)
     start = replace(start, shares=start.shares + 0.1).normalised(LAYOUT.ends)  # steps stay inside
-    sums = make_sums(frequencies, moments(frequencies, start, LAYOUT), kind, LAYOUT)
+    sums = make_sums(frequencies, mixture_moments(frequencies, start, LAYOUT), kind, LAYOUT)
     limits = make_limits(sums.frequencies, np.full(2, -1.0), np.full(2, 1.0))
     chart = chart_of(start, LAYOUT.ends)
     n_free = start.size * (3 + len(LAYOUT.sides) - len(LAYOUT.blocks)) + logarithms(start).size
@@ -102,7 +102,9 @@ def test_the_covariance_is_that_of_characteristic_functions(kind):
 
     def at(signs):
         pairs = frequencies[:, None] + signs * frequencies[None]
-        return moments(pairs.reshape(-1, SCHEMA.dim), mixture, LAYOUT).reshape(60, 60) / total
+        return (
+            mixture_moments(pairs.reshape(-1, SCHEMA.dim), mixture, LAYOUT).reshape(60, 60) / total
+        )
 
     plus, minus = at(1), at(-1)
     products = np.block(
@@ -111,7 +113,7 @@ def test_the_covariance_is_that_of_characteristic_functions(kind):
             [(plus + minus).imag / 2, (minus - plus).real / 2],
         ]
     )
-    means = moments(frequencies, mixture, LAYOUT) / total
+    means = mixture_moments(frequencies, mixture, LAYOUT) / total
     means = np.concatenate([means.real, means.imag])
     expected = products - np.outer(means, means)
     found = sampling_covariance(frequencies, mixture, LAYOUT)

@@ -119,6 +119,18 @@ WAYS = {
         .fit(RECORDS)
         .receipt_
     ),
+    "regression": lambda ledger: (
+        ps.PrivateLinearRegression(epsilon=1, delta=1e-6, domain=BOX, target=(-1, 1), ledger=ledger)
+        .fit(RECORDS, RECORDS[:, 0])
+        .receipt_
+    ),
+    "pure classifier": lambda ledger: (
+        ps.PrivateLogisticRegression(
+            epsilon=1, delta=0, domain=BOX, classes=[False, True], ledger=ledger
+        )
+        .fit(RECORDS, RECORDS[:, 0] > 0)
+        .receipt_
+    ),
 }
 
 

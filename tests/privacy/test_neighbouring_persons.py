@@ -24,6 +24,7 @@ from privsketch.tables import persons
 from privsketch.testing import replay
 from tests import seams
 from tests.privacy.test_replay import SharedDraws
+from tests.taxicab import taxicab_design
 
 COLUMNS = [
     ps.Number("age", 0, 100),
@@ -125,6 +126,9 @@ class Method:
 
     def __call__(self, table, schema, neighbours):
         budget = ps.Budget(2.0, self.delta, neighbours)
+        if self.run == "taxicab":
+            design = taxicab_design(schema, budget)
+            return ps.sketch(table, design, source="here", engine=ps.engines.Threads(n_threads=1))
         if self.run == "sketch":
             design = ps.Design.plan(
                 domain=schema,
@@ -163,6 +167,7 @@ SKETCHES = [
         1e-6,
         {"task": "pca", "n_features": 40, "feature_map": "quadratic"},
     ),
+    Method("regression, taxicab", "taxicab"),
 ]
 RUNS = [
     Method("pipeline", pipeline.cluster, 1e-6),
@@ -226,6 +231,7 @@ def test_the_bound_of_several_records_is_reached():
     assert moves["sketch"] > 0.98
     assert moves["sketch, laplace"] > 0.5
     assert moves["sketch, one-bit"] > 0.98
+    assert moves["regression, taxicab"] == 1.0  # at the edge of every column
 
 
 def test_a_bound_on_trust_has_the_same_norms():

@@ -381,9 +381,15 @@ class InspectedModel(InspectedFile, ModelFacts):
         "cluster-model",
         "gaussian-mixture-model",
         "pca-model",
+        "regression-model",
+        "classifier-model",
+        "summary-model",
         "INSECURE-cluster-model",
         "INSECURE-gaussian-mixture-model",
         "INSECURE-pca-model",
+        "INSECURE-regression-model",
+        "INSECURE-classifier-model",
+        "INSECURE-summary-model",
     ]
     """Kind of the file."""
 

@@ -114,6 +114,7 @@ class Design(TypedDict):
     n_records: Any
     columns: Any
     insecure: NotRequired[Any]
+    target: NotRequired[Any]
 
 
 class Forecast(TypedDict):
@@ -130,7 +131,11 @@ class Forecast(TypedDict):
     rsse_high: NotRequired[float | None]
     """Squared error of the centers relative to k-means without privacy, at worst."""
     lost: NotRequired[float | None]
-    """Share of the components' variance that is lost to noise."""
+    """Share of the components' variance, or of what columns tell about a target, lost to noise."""
+    r2: NotRequired[float]
+    """Share of the target's variance that the other columns are assumed to explain."""
+    rate: NotRequired[float | None]
+    """Share of the records that a class is assumed to have; null for other targets."""
 
 
 class Estimate(TypedDict):
@@ -171,6 +176,42 @@ class ComponentResult(TypedDict):
     """Loadings by field, in the units of the table."""
 
 
+class CoefficientResult(TypedDict):
+    """A coefficient of a regression, or of one class of a classifier, in the units of the table."""
+
+    name: str
+    """Name of the term: a column, or a label such as ward=A."""
+    estimate: float | None
+    """Estimate without shrinkage, for reports; null if noise drowns it."""
+    low: float | None
+    """Lower end of the 95 % interval."""
+    high: float | None
+    """Upper end of the 95 % interval."""
+    against: str | None
+    """Label that the term's label is compared with."""
+    identified: float
+    """Share of the coefficient that stands out of the noise; below 0.9 there is no interval."""
+    coef: float
+    """Coefficient for predictions, drawn towards 0 where noise is large."""
+    label: NotRequired[str]
+    """Class of a classifier, of whose probability this is a difference."""
+
+
+class SummaryResult(TypedDict):
+    """A mean or a share of all records or of a group, in the units of the table."""
+
+    name: str
+    """Name of the column, or of a label such as ward=A; "records" for the number of records."""
+    group: str | None
+    """Label of the group; null for all records."""
+    estimate: float | None
+    """Mean or share, days since 1970-01-01 for dates; null if noise drowns it."""
+    low: float | None
+    """Lower end of the 95 % interval."""
+    high: float | None
+    """Upper end of the 95 % interval."""
+
+
 class CostRatio(TypedDict):
     """k-means cost of the centers over that of k-means on the records, with a 90 % interval."""
 
@@ -189,9 +230,15 @@ class Model(TypedDict):
         "privsketch-cluster-model",
         "privsketch-gaussian-mixture-model",
         "privsketch-pca-model",
+        "privsketch-regression-model",
+        "privsketch-classifier-model",
+        "privsketch-summary-model",
         "privsketch-INSECURE-cluster-model",
         "privsketch-INSECURE-gaussian-mixture-model",
         "privsketch-INSECURE-pca-model",
+        "privsketch-INSECURE-regression-model",
+        "privsketch-INSECURE-classifier-model",
+        "privsketch-INSECURE-summary-model",
     ]
     version: Any
     fingerprint: Any
@@ -364,8 +411,8 @@ class ModelFacts(ReceiptFacts):
 
     model: Model
     """The model as in its file."""
-    results: list[WeightedResult | ComponentResult]
-    """Clusters, Gaussians or components, in the units of the table."""
+    results: list[WeightedResult | ComponentResult | CoefficientResult | SummaryResult]
+    """Clusters, Gaussians, components, coefficients, or means and shares, in units of the table."""
     concerns: list[str]
     """Reasons to doubt the model."""
 

@@ -387,6 +387,36 @@ class ClusterDryRun(DryRunAnswer):
 ClusterAnswer = ClusterRelease | ClusterDryRun
 
 
+class RegressRelease(RealRunAnswer, WrittenFacts, ModelFacts):
+    """A release."""
+
+
+class RegressDryRun(DryRunAnswer):
+    """A dry run."""
+
+    looked_at: str
+    """What was read of the files: no record."""
+    task: Literal["regression", "classification"]
+    """What would be learned."""
+    target: str
+    """The column to explain."""
+    dim: Count
+    """Number of coordinates of a record."""
+    cost: Cost
+    """What would be spent."""
+    design: Design
+    """The design of the sketch."""
+    forecast: Forecast
+    """What to expect of it."""
+    noise_std: float
+    """Standard deviation of the noise of one number of the sketch."""
+    estimate: Estimate
+    """What the sketch would take on this machine."""
+
+
+RegressAnswer = RegressRelease | RegressDryRun
+
+
 class ReleaseRelease(RealRunAnswer, WrittenFacts, ReceiptFacts):
     """A release."""
 

@@ -36,6 +36,9 @@ _CLASSES = {
     "cluster-model": "models.clusters:ClusterModel",
     "gaussian-mixture-model": "models.mixture:GaussianMixtureModel",
     "pca-model": "models.components:PCAModel",
+    "regression-model": "models.regression:RegressionModel",
+    "classifier-model": "models.classifier:ClassifierModel",
+    "summary-model": "models.summary:SummaryModel",
 }
 _LEDGER_MAGIC = b"SQLite format 3\0"
 _BINARY = b"\x89priv"
@@ -58,8 +61,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, PublicKey,
-    ReleaseDescription, or a class of another distribution
+    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, RegressionModel,
+    ClassifierModel, SummaryModel, PublicKey, ReleaseDescription, or a class of another distribution
 
     Examples
     --------

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,18 @@ EPSILON, DELTA = 0.5, 1e-6  # delta: 0.1 / n for n = 100,000 patients at all sit
 LIMIT, LIMIT_DELTA = 1.5, 3e-6  # of each hospital, for all releases about its visits
 FIRST_DAY, LAST_DAY = "2020-01-01", "2024-12-31"
 WARDS = ("surgery", "cardiology", "oncology", "geriatrics")
+TARGET, ON = "systolic", ("age", "bmi", "smoker")  # what the last question is about
 _TITLE = "Five hospitals, six groups"
 _FILES = (
     *("schema.json", "study.json", "all.sketch", "model.json", "report.html"),
     *("mixture.json", "mixture.html", "synthetic.csv"),
+    *(
+        "pressure-schema.json",
+        "pressure.json",
+        "pressure.sketch",
+        "regression.json",
+        "regression.html",
+    ),
 )
 _LOW_WEIGHT = 0.3  # of columns that describe the groups rather than define them
 # Public bounds of the demo: wide, and chosen without a look at any record.
@@ -140,9 +149,10 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records that "
         "counted"
     )
+    _learn_regression(folder, paths, n_records)
     say(
-        f"\nDone in {time.perf_counter() - start_time:.0f} s. Open {folder / 'report.html'} and "
-        f"{folder / 'mixture.html'}"
+        f"\nDone in {time.perf_counter() - start_time:.0f} s. Open {folder / 'report.html'}, "
+        f"{folder / 'mixture.html'} and {folder / 'regression.html'}"
     )
     files = [*paths, *(path.with_suffix(end) for end in (".sketch", ".ledger") for path in paths)]
     files += [folder / name for name in _FILES]
@@ -240,6 +250,48 @@ def _learn_mixture(folder: Path, total: ps.Sketch) -> None:
     save_report(mixture, total, folder / "mixture.html", title=f"{_TITLE}, as a mixture")
     say(indent(_write_synthetic(mixture, folder / "synthetic.csv")))
     say("    1,000 of them, free to publish, are in synthetic.csv")
+
+
+def _learn_regression(folder: Path, paths: list[Path], n_records: int) -> None:
+    """Ask what goes with a column, which needs another sketch, and hence budget of its own."""
+    step(
+        "What goes with blood pressure? That needs products of columns: a design for fewer of them",
+        f"privsketch design --task regression --target {TARGET} --schema pressure-schema.json "
+        f"--epsilon {EPSILON} --delta {DELTA} --records {n_records} -o pressure.json",
+    )
+    columns = [replace(c, weight=1.0) for c in SCHEMA.columns if c.name in (*ON, TARGET)]  # type: ignore[type-var]
+    schema = replace(SCHEMA, columns=columns)
+    schema.save(folder / "pressure-schema.json")
+    design = ps.Design.plan(
+        task="regression",
+        target=TARGET,
+        domain=schema,
+        budget=ps.Budget(EPSILON, DELTA),
+        n_records=n_records,
+    )
+    design.save(folder / "pressure.json")
+    say(f"    {design.forecast(n_holders=N_SITES).describe()}")
+    step(
+        "Every site makes a sketch of it, and the collector adds them up as before",
+        "privsketch sketch pressure.json site-1.csv -o site-1-pressure.sketch --ledger "
+        "site-1.ledger",
+    )
+    sketches = []
+    for path in paths:
+        source, ledger = f"{path.stem}-pressure", (path.with_suffix(".ledger"), "visits")
+        sketches.append(ps.sketch(path, design, source=source, ledger=ledger))
+    total = ps.merge(sketches)
+    total.save(folder / "pressure.sketch")
+    (data_set,) = ps.Ledger(paths[0].with_suffix(".ledger")).datasets()
+    say(f"    the ledger of site-1 has {data_set.limit.left_text(data_set.spent)} left")
+    step(
+        "The analyst learns coefficients with intervals, in units of the table",
+        "privsketch learn pressure.sketch -o regression.json --report regression.html",
+    )
+    model = ps.learn_regression(total)
+    model.save(folder / "regression.json")
+    save_report(model, total, folder / "regression.html")
+    say(indent(model.describe()))
 
 
 def answer_demo(

@@ -30,7 +30,7 @@ _LAWS = (
     *("multi-scale", "mixed", "adapted-radius", "gaussian", "structured"),
     *("orthobases", "normal"),
 )
-_MAPS = ("fourier", "one-bit", "cells", "quadratic", "second-moments")
+_MAPS = ("fourier", "one-bit", "cells", "quadratic", "second-moments", "taxicab")
 _WIDE_HEADINGS = (
     "",
     "alternative",
@@ -78,7 +78,8 @@ class _Frequencies(PartName):
 @choice(
     "--noise",
     ["gaussian", "cube", "laplace"],
-    help="Kind of noise. If left out: gaussian for delta > 0, else cube, or laplace for pca.",
+    help="Kind of noise. If left out: gaussian for delta > 0, else cube, or laplace for pca, "
+    "regression and classification.",
     open=True,
 )
 @click.option(
@@ -91,7 +92,8 @@ class _Frequencies(PartName):
     "--feature-map",
     type=PartName("MAP", lambda: [*_MAPS, *plugin_names("feature_maps")]),
     help=f"How a record becomes features: {', '.join(_MAPS)}, or the map of a package. If left "
-    "out: fourier, or cells for a few columns; for pca the better of the last two of ours.",
+    "out: fourier, or cells for a few columns; for pca quadratic or second-moments; for regression "
+    "and classification second-moments, or taxicab if delta = 0.",
 )
 @click.option(
     "--masks",
@@ -123,8 +125,9 @@ class _Frequencies(PartName):
 @choice(
     "--mean",
     ["released", "omitted"],
-    help="For pca: whether the sketch contains a noisy mean, which centers the components. It "
-    "needs 3 % more Gaussian or 25 % more Laplace noise. The default is omitted.",
+    help="For pca, regression and classification: whether the sketch contains a noisy mean, about "
+    "which moments are taken. It needs 3 % more Gaussian or 25 % more Laplace noise. The default "
+    "of pca is omitted.",
     open=True,
 )
 @click.option(
@@ -187,7 +190,8 @@ def design(
     if choices["n_holders"] is not None and choices["sharing"] is None and has_budget:
         choices["sharing"] = "holders" if study["budget"].delta > 0 else "tellers"
     planned = plan_design(**study, frequency_scale=scale, **choices)
-    cautions = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
+    stated = study["domain"] if planned.schema is None else planned.schema
+    cautions = say_cautions(stated, planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
     signatures = sign_result(signer, output, planned.to_bytes(), "design")
     say(describe_design(planned, shown=cautions), output)
@@ -213,7 +217,8 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
 
     Nothing is read and nothing is spent. The expected error is the excess of the k-means cost
     (squared distances of records to their centers) over that without privacy. For principal
-    components it is the share of their variance that is lost. Noise-to-signal is the squared error
+    components it is the share of their variance that is lost, for regression and classification
+    that of what other columns tell about the target. Noise-to-signal is the squared error
     of the whole sketch over its squared norm. The time is for a million records on one core,
     by a model that is the same on every machine; `privsketch sketch --dry-run` measures it on your
     machine.
@@ -229,8 +234,9 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     with spinner("comparing designs"):
         comparison = alternatives({**study, **options}, design_cost, rate=rate)
     budget, names = study["budget"], study["columns"]
+    stated = comparison.alternatives[0].design.schema or study["domain"]
     cautions = say_cautions(
-        study["domain"], budget, choices.get("n_records"), names, width=_terminal_width()
+        stated, budget, choices.get("n_records"), names, width=_terminal_width()
     )
     if wants_json():
         answer(**plan_to_json(comparison))

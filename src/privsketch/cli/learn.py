@@ -10,7 +10,14 @@ import click
 from privsketch._base.formats import unmarked_kind
 from privsketch._base.plugins import plugin_names
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.shell.options import PATH, NumberOrAuto, PartName, choice, with_options
+from privsketch.cli.shell.options import (
+    PATH,
+    NumberOrAuto,
+    PartName,
+    choice,
+    listed_names,
+    with_options,
+)
 from privsketch.cli.shell.output import (
     file_kind,
     is_standard,
@@ -23,13 +30,14 @@ from privsketch.cli.shell.output import (
 from privsketch.cli.shell.settings import decoder_settings
 
 if TYPE_CHECKING:
-    from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
+    from privsketch import Sketch
+    from privsketch.models.base import Model
 
 
 _CHOICES = (  # whose defaults depend on the sketch, or are those of the functions
     (
         "--task",
-        ["kmeans", "gaussian-mixture", "pca"],
+        ["kmeans", "gaussian-mixture", "pca", "regression", "classification", "summary"],
         "What to learn. The default is the task of the design.",
     ),
     (
@@ -57,6 +65,23 @@ _CHOICES = (  # whose defaults depend on the sketch, or are those of the functio
 )
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
 @with_options(*(choice(name, values, help=text, open=True) for name, values, text in _CHOICES))
+@click.option(
+    "--target",
+    metavar="COLUMN",
+    help="For regression and classification: the column to explain, or a label such as ward=A. "
+    "That of the design if left out.",
+)
+@click.option(
+    "--on",
+    metavar="COLUMNS",
+    help="For regression and classification: columns that explain it, a,b,c. All others if left "
+    "out.",
+)
+@click.option(
+    "--by",
+    metavar="COLUMN",
+    help="For a summary: the flag or category whose labels are groups.",
+)
 @click.option(
     "--decoder",
     type=PartName("DECODER", lambda: ["joint", "cl-ompr", *plugin_names("decoders")]),
@@ -87,12 +112,14 @@ def learn(
     settings: tuple[str, ...],
     **choices: Any,
 ) -> None:
-    """Learn clusters, a mixture or components from a sketch.
+    """Learn clusters, components, a regression or means from a sketch.
 
     Nothing is spent. A sketch that no records can have produced is refused, as by `merge`.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
+    privsketch learn all.sketch --task regression --target pressure --on age,ward
+    privsketch learn all.sketch --task summary --by ward
     """
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import write_file
@@ -112,6 +139,8 @@ def learn(
     require_possible(sketch)
     task = task or sketch.design.task
     options = {name: value for name, value in choices.items() if value is not None}
+    if "on" in options:
+        options["on"] = listed_names(options["on"])
     if settings:
         is_kmeans = task == "kmeans"
         options["options"] = is_kmeans and _decoder_options(
@@ -123,7 +152,7 @@ def learn(
         if report is not None:
             from privsketch.pages.report.html import report_page
 
-            page = report_page(model, sketch, title=title)
+            page = report_page(model, sketch, title=title)  # type: ignore[arg-type]
     click.get_current_context().find_root().obj.finish()
     if output is not None:
         write(model.save, output)
@@ -140,23 +169,34 @@ def learn(
         answer(written=[path for path in (output, report) if path], **model_facts(model))
 
 
-def _learn(
-    sketch: Sketch, task: str, options: dict[str, Any]
-) -> ClusterModel | GaussianMixtureModel | PCAModel:
+# Options of each task.
+_OPTIONS = {
+    "kmeans": ("number", "random_state", "max_clusters", "decoder", "n_init", "options"),
+    "gaussian-mixture": ("number", "random_state", "covariance_type", "n_init"),
+    "pca": ("number", "random_state", "method"),
+    "regression": ("target", "on"),
+    "classification": ("target", "on"),
+    "summary": ("by",),
+}
+_NAMES = {"number": "-k", "options": "--option", "random_state": "--seed"}
+
+
+def _learn(sketch: Sketch, task: str, options: dict[str, Any]) -> Model:
     """Learn the model of a task; options of other tasks are refused."""
     import warnings
 
     import privsketch as ps
 
-    options_of_task = {
-        "kmeans": ("max_clusters", "decoder", "n_init", "options"),
-        "gaussian-mixture": ("covariance_type", "n_init"),
-        "pca": ("method",),
-    }
     for name in options:
-        if name not in (*options_of_task[task], "number", "random_state"):
-            option = "--" + name.replace("_", "-").removesuffix("s" * (name == "options"))
+        if name not in _OPTIONS[task]:
+            option = _NAMES.get(name, "--" + name.replace("_", "-"))
             raise click.UsageError(f"{option} does not go with --task {task}")
+    if task == "regression":
+        return ps.learn_regression(sketch, **options)
+    if task == "classification":
+        return ps.learn_classifier(sketch, **options)
+    if task == "summary":
+        return ps.learn_summary(sketch, **options)
     number = options.pop("number", None)
     if task == "kmeans":
         with warnings.catch_warnings():  # what they say is among the concerns, which are shown
@@ -185,6 +225,9 @@ def _is_model(path: Path) -> bool:
         "cluster-model",
         "gaussian-mixture-model",
         "pca-model",
+        "regression-model",
+        "classifier-model",
+        "summary-model",
     )
 
 

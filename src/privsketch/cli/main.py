@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 import click
 
 from privsketch import __version__
-from privsketch.cli.cluster import cluster
 from privsketch.cli.demo import demo
 from privsketch.cli.design import design, plan
+from privsketch.cli.fit.cluster import cluster
+from privsketch.cli.fit.regress import regress
 from privsketch.cli.inspect import inspect
 from privsketch.cli.key import key
 from privsketch.cli.learn import learn
@@ -31,7 +32,7 @@ from privsketch.cli.sketch import sketch
 from privsketch.cli.survey import bounds, check
 
 _SECTIONS = {
-    "One table": (demo, cluster, release, schema, check, bounds),
+    "One table": (demo, cluster, regress, release, schema, check, bounds),
     "Many holders": (plan, design, sketch, merge, compare, learn),
     "Budget": (ledger,),
     "Files": (inspect, key),

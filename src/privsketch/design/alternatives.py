@@ -23,8 +23,11 @@ from privsketch.design.noise_to_signal import NoiseToSignal
 from privsketch.design.pca import LOSS_SCATTER, PCAForecast
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
+from privsketch.design.regression import LOSS_SCATTER as REGRESSION_SCATTER
+from privsketch.design.regression import RegressionForecast
 from privsketch.facts.budget import Budget
 from privsketch.features.cells import MAX_CELL_COLUMNS
+from privsketch.features.maps import SUPERVISED
 from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS
 
@@ -65,7 +68,8 @@ class Alternative:
         Parts of the expected noise-to-signal ratio.
     low, high : float
         Range of the expected error: the squared error of centers over that without privacy, less
-        1, or the share of variance that principal components lose.
+        1, or the share of variance that principal components lose, or of what the columns explain
+        of a target.
     verdict : str
         "good", "rough" or "hopeless".
     nanoseconds : float
@@ -90,11 +94,11 @@ class Alternative:
 
     def options(self) -> str:
         """Return the options of `privsketch design` that select this design."""
-        design = self.design
+        design, is_matrix = self.design, self.design.feature_map == "second-moments"
         options = {
             "--feature-map": design.feature_map,
             "--frequencies": design.frequencies.law,
-            "--features": None if design.feature_map == "second-moments" else design.n_features,
+            "--features": None if design.task in SUPERVISED or is_matrix else design.n_features,
             "--noise": design.noise,
             "--masks": masks_text(design),
         }
@@ -204,6 +208,9 @@ def _expected_error(design: Design) -> tuple[float, float, str]:
     if isinstance(forecast, PCAForecast):
         low, high = forecast.lost / LOSS_SCATTER, min(1.0, forecast.lost * LOSS_SCATTER)
         return low, high, forecast.verdict
+    if isinstance(forecast, RegressionForecast):
+        scatter = REGRESSION_SCATTER
+        return forecast.lost / scatter, min(1.0, forecast.lost * scatter), forecast.verdict
     return forecast.rsse_low - 1, forecast.rsse_high - 1, forecast.verdict
 
 
@@ -286,7 +293,11 @@ def _candidates(
 ) -> Iterator[tuple[str, Design, bool]]:
     """Yield the name of each candidate, its design, and whether it may be recommended."""
     yield "planned", planned, True
-    variants = _pca_variants(planned) if planned.task == "pca" else _cluster_variants(planned)
+    variants = _cluster_variants(planned)
+    if planned.task in SUPERVISED:
+        variants = _regression_variants(planned)
+    elif planned.task == "pca":
+        variants = _pca_variants(planned)
     for name, choices in variants:
         try:
             design = plan_design(**{**study, **choices})
@@ -320,6 +331,12 @@ def _cluster_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "twice as many structured ones", {**fast, "n_features": 2 * size}
 
 
+def _regression_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield from _other_noises(planned)
+    if planned.feature_map == "taxicab":
+        yield "second moments of a ball", {"feature_map": "second-moments"}
+
+
 def _pca_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _other_noises(planned)
     same = {"noise": planned.noise}
@@ -336,7 +353,8 @@ def _masked(
     """Yield a candidate for each kind of masks, with the smallest noise that it allows."""
     block = planned.frequencies.block_size(planned.dim)
     for strategy, name in _MASK_NAMES.items():
-        if planned.feature_map == "second-moments" and strategy != "records":
+        is_whole = planned.feature_map in ("second-moments", "taxicab")
+        if is_whole and strategy != "records":
             continue  # second moments are released as a whole
         base = planned
         if strategy == "block" and planned.n_features % block:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,10 +26,12 @@ from privsketch.design.size import (
     supported_clusters,
     supported_gaussians,
 )
+from privsketch.design.validity import is_smaller_ball
 from privsketch.facts.budget import Budget, delta_caution, epsilon_caution
 from privsketch.facts.domain import Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import NO_LAW
+from privsketch.features.maps import SUPERVISED
 from privsketch.features.quadratic import QUADRATIC_LAWS
 from privsketch.noise.sharing.plan import planned_noises
 
@@ -53,6 +56,21 @@ _SHARING_TEXTS = {
 _CENTER_TEXTS = {
     "released": "the mean of the records, a noisy one of which is part of the sketch",
     "omitted": "that of the domain: components are those around it, not around the mean",
+}
+
+
+class _Words(NamedTuple):
+    """Words of a task: what is learned, and of what fewer would help."""
+
+    result: str
+    fewer_of_rough: str
+    fewer: str
+
+
+_CLUSTER_WORDS = _Words("centers", "clusters", "clusters")
+_TASK_WORDS = {
+    "pca": _Words("components", "of them", "components"),
+    **dict.fromkeys(SUPERVISED, _Words("coefficients", "columns", "columns")),
 }
 
 
@@ -112,7 +130,7 @@ def warn_of(cautions: Sequence[str]) -> None:
 def cautions(design: Design) -> list[str]:
     """Return all cautions about a design."""
     texts = []
-    verdict, is_pca = design.forecast().verdict, design.task == "pca"
+    verdict, words = design.forecast().verdict, _TASK_WORDS.get(design.task, _CLUSTER_WORDS)
     missed = missed_directions(design)
     if missed is not None:
         texts.append(missed)
@@ -120,20 +138,20 @@ def cautions(design: Design) -> list[str]:
         verdict = "good"  # what a budget could mend is not at fault
     if verdict == "rough":
         texts.append(
-            f"{'components' if is_pca else 'centers'} may be visibly off: more records or holders, "
-            f"a larger epsilon or fewer {'of them' if is_pca else 'clusters'} make the study better"
+            f"{words.result} may be visibly off: more records or holders, a larger epsilon or "
+            f"fewer {words.fewer_of_rough} make the study better"
         )
     if verdict == "hopeless":
         texts.append(
             "with so few records for this budget a fit would describe the noise; more records, a "
-            f"larger epsilon, delta > 0 or fewer {'components' if is_pca else 'clusters'} help"
+            f"larger epsilon, delta > 0 or fewer {words.fewer} help"
         )
     stated = design.domain if design.schema is None else design.schema
     texts += stated_cautions(stated, design.budget, design.n_records, design.columns)
     large = design.budget.delta * design.n_records >= _LARGE_DELTA
     if large and delta_caution(design.budget.delta, design.n_records) is None:
         texts.append("delta should be far below 1 / number of records")
-    if design.dim > MANY_COLUMNS and not is_pca:
+    if design.dim > MANY_COLUMNS and not design.mapping.for_components:
         texts.append(
             f"with more than {MANY_COLUMNS} columns learning is slow and often gets stuck; "
             "project the records first, by a public random matrix for instance"
@@ -197,12 +215,11 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
     """Return lines with headings of twelve characters, without the cautions in `shown`."""
     lines = [f"{INSECURE}    {_FOR_RESEARCH}"] if design.insecure else []
     lines += [
-        f"design      {design.fingerprint[:16]} for {design.task}, "
-        f"{count_text(design.n_components, 'component')}",
+        f"design      {design.fingerprint[:16]} for {_purpose(design)}",
         *_record_lines(design),
         f"features    {_features(design)}",
         f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
-        f"{'squared radii' if design.mapping.for_components else 'records'} per number",
+        f"{_noise_unit(design)} per number",
         f"forecast    {design.forecast().describe()}",
     ]
     if design.sharing is not None and design.n_holders is not None:
@@ -216,13 +233,15 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
         ]
     if design.masks is not None:
         lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
-    if design.task == "pca":
-        lines.append(f"center      {_CENTER_TEXTS[design.mean]}")
+    if design.mapping.for_components:
+        lines.append(f"center      {_center(design)}")
     else:
         lines.append(f"size        {_capacity(design)}")
     count = _COUNT_TEXTS[design.count]
     if design.cells is not None and design.count == "omitted":
         count = "a noisy one, that of all cells together"
+    if design.feature_map == "taxicab" and design.count == "omitted":
+        count = "a noisy one, which the sums hold"
     if design.insecure:
         count = count.replace("a noisy one", "an exact one")
     lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
@@ -230,6 +249,37 @@ def describe_design(design: Design, *, shown: Sequence[str] = ()) -> str:
         lines.append(f"assuming    {design.budget.unit.assumption}")
     lines += [f"careful     {text}" for text in cautions(design) if text not in shown]
     return "\n".join(lines)
+
+
+def _noise_unit(design: Design) -> str:
+    """Return what the noise of a released number is measured in."""
+    if design.feature_map == "taxicab":
+        return "squared L1 norms"
+    return "squared radii" if design.mapping.for_components else "records"
+
+
+def _purpose(design: Design) -> str:
+    """Return the task with its number of components, or with its target."""
+    if design.task not in SUPERVISED:
+        return f"{design.task}, {count_text(design.n_components, 'component')}"
+    return f"{design.task} of {'any column' if design.target is None else as_line(design.target)}"
+
+
+def _center(design: Design) -> str:
+    """Return about which point moments are learned."""
+    if design.feature_map == "taxicab":
+        return "the mean of the records, which the sums hold"
+    if design.task in SUPERVISED and design.mean == "omitted":
+        return "that of the domain: models are those around it, not around the mean"
+    return _CENTER_TEXTS[design.mean]
+
+
+def _clipping(schema: Schema, radius: float) -> str:
+    """Return that encoded records are moved into a ball that does not hold all of them."""
+    return (
+        f"records farther than {radius:.4g} from the middle, {radius / schema.radius:.0%} of the "
+        "largest distance, are moved towards it, which bends coefficients"
+    )
 
 
 def _record_lines(design: Design) -> list[str]:
@@ -241,7 +291,10 @@ def _record_lines(design: Design) -> list[str]:
     if schema is not None:
         lines = schema.describe().splitlines()
         table = [f"{'' if index else 'table':<11} {line}" for index, line in enumerate(lines)]
-        return [*table, f"records     {schema.dim} numbers each; {planned}"]
+        lines = [*table, f"records     {schema.dim} numbers each; {planned}"]
+        if is_smaller_ball(design.domain, schema.ball):
+            lines.append(f"clipping    {_clipping(schema, float(design.domain.half_widths[0]))}")
+        return lines
     names = "by position"
     if columns is not None:
         names = ", ".join(map(as_line, columns[:_MAX_SHOWN_NAMES]))

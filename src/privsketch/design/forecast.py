@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from privsketch._base.types import Floats
 from privsketch.design.cells import cell_error
 from privsketch.design.mixed import MixedSpace, mixed_error, mixed_space
@@ -337,15 +339,14 @@ def expected_noise(
 
     The reference data are touching clusters in a quarter of the domain, or principal components.
     """
-    reference = next(references(_clustered(design), design.n_components))
     noise_ratio = float(n_holders) if noise_ratio is None else noise_ratio
     alpha, beta = feature_and_record_rate(design)
     if design.mapping.for_components:
         signal, energy = _pca_signal(design)
-    elif design.cells is not None:
-        signal, energy = _cell_signal(design, reference)
     else:
-        signal, energy = _cluster_signal(design, reference)
+        reference = next(references(_clustered(design), design.n_components))
+        signal_of = _cluster_signal if design.cells is None else _cell_signal
+        signal, energy = signal_of(design, reference)
     numbers_per_feature = design.n_values / design.n_features
     return noise_parts(
         n_records=design.n_records * n_holders,
@@ -484,8 +485,17 @@ def _cell_signal(design: Design, reference: ReferenceData) -> tuple[float, float
 
 
 def _pca_signal(design: Design) -> tuple[float, float]:
-    """Return signal and energy of squares, in radii, for k equal eigenvalues above a floor."""
-    k, dim = design.n_components, design.dim
+    """Return signal and energy of squares, in radii, for k equal eigenvalues above a floor.
+
+    Without components all eigenvalues are equal.
+    """
+    k, dim = design.n_components or design.dim, design.dim
+    if design.feature_map == "taxicab":  # in units of its norm, half-widths being 1
+        shares = np.concatenate([[design.taxicab.intercept], design.taxicab.weights])
+        squared, energy = gaussian_second_moments(
+            np.square(EXTENT * shares / design.taxicab.norm).tolist()
+        )
+        return squared / design.n_features, energy / design.n_features
     floor, each = EXTENT**2 * ISOTROPIC_SHARE / dim, EXTENT**2 * (1 - ISOTROPIC_SHARE) / k
     eigenvalues = [floor + each] * k + [floor] * (dim - k)
     squared, energy = gaussian_second_moments(eigenvalues)

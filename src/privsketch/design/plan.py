@@ -1,7 +1,8 @@
 """Planners: choose the size, noise, frequencies and count of a design.
 
 Each kind of feature map has a planner, a function of a `Request`: `plan_waves` here for Fourier and
-one-bit features, `plan_grid` in cells.py, `plan_components` in pca.py.
+one-bit features, `plan_grid` in cells.py, `plan_components` in pca.py, `plan_regression` in
+regression.py.
 
 The rest of this file chooses the scales of the frequencies. The width of clusters is not known. A
 law of frequencies serves widths in proportion to the share of features near them
@@ -29,6 +30,7 @@ from privsketch.design.forecast import expected_harmonics, expected_range
 from privsketch.design.mixed import MixedSpace
 from privsketch.design.pca import plan_components
 from privsketch.design.recipe import Design
+from privsketch.design.regression import plan_regression
 from privsketch.design.request import Request
 from privsketch.design.size import (
     center_error,
@@ -40,7 +42,7 @@ from privsketch.design.size import (
 from privsketch.facts.domain import Box, Domain
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.hadamard import block_size as structured_size
-from privsketch.features.maps import FeatureMap
+from privsketch.features.maps import SUPERVISED, FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.radii import RadialLaw, Tail
 
@@ -82,6 +84,8 @@ def plan_design(**parameters: Any) -> Design:
     request = Request(**parameters)
     if request.task == "pca":
         return plan_components(request)
+    if request.task in SUPERVISED:
+        return plan_regression(request)
     if request.feature_map == "cells":
         return plan_grid(request)
     waves = plan_waves(request)

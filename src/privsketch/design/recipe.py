@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,12 +39,18 @@ from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch.facts.labels import Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import grid_axes
-from privsketch.features.contribution import Contribution
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
-from privsketch.features.maps import FeatureMap, amplitude_of, contribution_of, feature_map
-from privsketch.features.masks import Masks
-from privsketch.features.mixed import columns_of
+from privsketch.features.maps import (
+    SUPERVISED,
+    FeatureMap,
+    amplitude_of,
+    contribution_of,
+    feature_map,
+)
+from privsketch.features.masks import Contribution, Masks
+from privsketch.features.mixed import Columns, columns_of
 from privsketch.features.own import FrequencyLaw
+from privsketch.features.taxicab import Taxicab, taxicab_of
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
@@ -53,6 +59,7 @@ from privsketch.noise.sums import CountMode, SharingKind, SumNoise, plan_sum_noi
 if TYPE_CHECKING:
     from privsketch.design.forecast import Forecast
     from privsketch.design.pca import PCAForecast
+    from privsketch.design.regression import RegressionForecast
 
 
 @dataclass(frozen=True)
@@ -61,13 +68,14 @@ class Design:
 
     Attributes
     ----------
-    task : {"kmeans", "gaussian-mixture", "pca"}
+    task : {"kmeans", "gaussian-mixture", "pca", "regression", "classification"}
     n_components : int
-        Number of clusters, Gaussians or principal components that the size is planned for.
+        Number of clusters, Gaussians or principal components that the size is planned for; 0 for
+        regression and classification.
     domain : Box or Ball
     budget : Budget
         Cost of the sketch of one holder; that of an insecure design says that there is none.
-    feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}
+    feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments", "taxicab"}
     frequencies : Frequencies
         How the public random matrix is drawn, and its checksum.
     noise : {"gaussian", "laplace", "cube", "none"}
@@ -92,6 +100,8 @@ class Design:
         Whether sketches have no noise, and so no privacy: for research on public or made-up
         records. The name of the kind of their files begins with INSECURE. Holders have to ask for
         it themselves (`ps.sketch(..., insecure=True)`), and nothing else takes them.
+    target : str, optional
+        Column that regression or classification is planned to predict; any column if left out.
 
     Examples
     --------
@@ -121,6 +131,7 @@ class Design:
     n_holders: int | None = None
     sharing: SharingKind | None = None
     insecure: bool = False
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if self.masks == Masks():
@@ -132,7 +143,7 @@ class Design:
         cls,
         *,
         task: str = "kmeans",
-        n_components: int,
+        n_components: int | None = None,
         covariance_type: str | None = None,
         domain: Domain | Schema,
         budget: Budget | None = None,
@@ -150,24 +161,29 @@ class Design:
         n_holders: int | None = None,
         sharing: str | None = None,
         insecure: bool = False,
+        target: str | None = None,
+        clip: str | None = None,
     ) -> Design:
         """Choose a design from public facts alone.
 
         Parameters
         ----------
-        task : {"kmeans", "gaussian-mixture", "pca"}
+        task : {"kmeans", "gaussian-mixture", "pca", "regression", "classification"}
             Task that the size of the sketch is chosen for. Mixtures can be learned from a sketch
-            for clusters, and clusters from one for mixtures; `describe` says how many.
+            for clusters, and clusters from one for mixtures; `describe` says how many. Principal
+            components, regression and classification all need second moments.
         n_components : int
             Number of clusters, Gaussians or principal components that the sketch should carry.
-            More can be learned from it later, with less certainty.
+            More can be learned from it later, with less certainty. Regression and classification
+            have none: leave it out.
         covariance_type : {"spherical", "diag", "tied", "full"}, optional
             Shape of the Gaussians that the size of a sketch for mixtures is chosen for. It is not
             stored, and learners may use another shape. If left out, full up to five columns, where
             that is cheap, and diagonal beyond.
         domain : Schema, Box or Ball
             Public kinds and bounds of columns, or the set in which records lie. Principal
-            components need a Ball if there is no schema.
+            components need a Ball if there is no schema. For regression, a Box becomes a schema of
+            numbers that are scaled by their bounds, named by `columns` or else x1, x2, ...
         budget : Budget
             Largest cost of the sketch. Only an insecure design has none.
         n_records : float, optional
@@ -180,12 +196,15 @@ class Design:
             facts, within the time it costs: 8 * n_components * dim for k-means with Gaussian
             noise, more where noise dominates. Pure noise grows faster with the size, and leads to
             fewer features.
-        feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}, optional
+        feature_map : str, optional
+            "fourier", "one-bit", "cells", "quadratic", "second-moments" or "taxicab".
             If left out, Fourier features for clusters and mixtures. Clusters of up to 8 columns of
             numbers get "cells", noisy counts of a grid, if noise is expected to cost Fourier
             features more than a twentieth and no stated parameter requires them. Principal
             components get the map of least predicted error: all second moments if these are
-            affordable, else quadratic features.
+            affordable, else quadratic features. Regression and classification get second moments,
+            and with Laplace noise "taxicab" if there is a schema or a Box, which hold the mean and
+            the number of records: stating `mean`, or `clip="uniform"`, asks for the others.
         noise : {"gaussian", "cube", "laplace"}, optional
             If left out, the noise of least predicted error: nearly always Gaussian if delta > 0,
             else the cube, which is pure.
@@ -212,7 +231,8 @@ class Design:
         mean : {"omitted", "released"}, optional
             Whether the mean of the records is released too, so that principal components can be
             centered: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, components are
-            those around the domain's center.
+            those around the domain's center. Regression and classification release it unless
+            "omitted" is stated, or the sums hold it.
         columns : list of str, optional
             Names of the columns of a record, in order.
         n_holders : int, optional
@@ -224,6 +244,18 @@ class Design:
         insecure : bool
             Plan a design without noise, and so without privacy, for research on public or made-up
             records. State neither budget nor noise with it.
+        target : str, optional
+            For regression and classification: the column to predict. It gets a larger weight in
+            the schema of the design, whatever weight it had there, and so less noise: 30 % of the
+            squared radius, or of the L1 norm of "taxicab". If left out, weights stay as they are,
+            and any column can be predicted.
+        clip : {"corner", "uniform"}, optional
+            For regression and classification with a schema or a Box: the ball that encoded records
+            are moved into. "corner", the default, holds all of them. "uniform" is smaller, with
+            less noise: it holds nearly all records whose numbers are spread evenly between their
+            bounds. Records outside are moved towards the middle, in all columns alike, which bends
+            coefficients: if 1, 5 or 20 % of the records are moved, by up to 0.7, 2 or 6 % of the
+            largest one. Take it to predict where the forecast is not good, not for intervals.
         """
         parameters = {name: value for name, value in locals().items() if name != "cls"}
         from privsketch.design.cautions import stated_cautions, warn_of
@@ -234,7 +266,8 @@ class Design:
         missed = missed_directions(planned)
         warn_of([] if missed is None else [missed])
         if not insecure:
-            warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
+            stated = domain if planned.schema is None else planned.schema
+            warn_of(stated_cautions(stated, planned.budget, n_records, planned.columns))
         return planned
 
     def without_noise(self) -> Design:
@@ -268,11 +301,22 @@ class Design:
         """The feature map."""
         return feature_map(self.feature_map)
 
+    @cached_property
+    def column_kinds(self) -> Columns | None:
+        """Kinds and sizes of the columns of the schema, if there is one."""
+        return None if self.schema is None else columns_of(self.schema)
+
     @property
     def axes(self) -> tuple[slice, ...]:
         """Coordinates of each axis of a grid: one, or those of all labels of a category."""
-        columns = None if self.schema is None else columns_of(self.schema)
-        return grid_axes(len(self.cells or ()), self.dim, columns)
+        return grid_axes(len(self.cells or ()), self.dim, self.column_kinds)
+
+    @property
+    def taxicab(self) -> Taxicab:
+        """Integers that stand for the columns, for the feature map "taxicab"."""
+        if self.feature_map != "taxicab":
+            raise ParameterError(f"`feature_map={self.feature_map!r}` has no taxicab moments")
+        return taxicab_of(self.domain, self.column_kinds)
 
     @property
     def has_labels(self) -> tuple[bool, ...]:
@@ -287,7 +331,7 @@ class Design:
     @property
     def contribution(self) -> Contribution:
         """Bounds on the contribution of one record to the sums."""
-        return contribution_of(self.mapping, self.frequencies, self.domain)
+        return contribution_of(self.mapping, self.frequencies, self.domain, self.column_kinds)
 
     @property
     def n_values(self) -> int:
@@ -312,7 +356,7 @@ class Design:
     @property
     def amplitude(self) -> float:
         """Integer that stands for a feature of modulus 1, or for the square of the radius."""
-        return amplitude_of(self.mapping, self.frequencies, self.domain)
+        return amplitude_of(self.mapping, self.contribution, self.frequencies.turn_bits)
 
     @property
     def unit(self) -> float:
@@ -372,13 +416,14 @@ class Design:
             **({} if self.n_holders is None else {"n_holders": self.n_holders}),
             **({} if self.sharing is None else {"sharing": self.sharing}),
             **({"insecure": True} if self.insecure else {}),
+            **({} if self.target is None else {"target": self.target}),
         }
 
     @classmethod
     def from_json(cls, value: Any, what: str = "design") -> Design:
         """Return the design from `to_json`; raise FileError for anything else."""
         optional: dict[str, Any] = {"masks": None, "mean": "omitted", "schema": None, "cells": None}
-        optional |= {"n_holders": None, "sharing": None, "insecure": False}
+        optional |= {"n_holders": None, "sharing": None, "insecure": False, "target": None}
         if isinstance(value, dict):
             value = {**optional, **value}
         fields = require_fields(value, cls.__dataclass_fields__, what)
@@ -424,14 +469,30 @@ class Design:
             raise FileError(f"{what}: content and kind disagree on privacy; the file was altered")
         return design
 
-    def forecast(self, *, n_holders: int | None = None) -> Forecast | PCAForecast:
+    def forecast(
+        self,
+        *,
+        n_holders: int | None = None,
+        rate: float | None = None,
+        r2: float | None = None,
+    ) -> Forecast | PCAForecast | RegressionForecast:
         """Return the expected accuracy of this design, from public facts alone. Charges nothing.
 
-        The forecast is for merged sketches of `n_holders` holders with `n_records` records each. If
-        left out, it is for one holder or, if noise is shared, for the total of all holders.
+        Parameters
+        ----------
+        n_holders : int, optional
+            The forecast is for merged sketches of so many holders with `n_records` records each. If
+            left out, it is for one holder or, if noise is shared, for the total of all holders.
+        rate : float, optional
+            For classes and flags: the likely share of the class, 0.2 if left out. A rare class
+            needs more records.
+        r2 : float, optional
+            For regression and classification: the share of the target's variance that the columns
+            are likely to explain, 0.3 if left out.
         """
         from privsketch.design.forecast import forecast
         from privsketch.design.pca import pca_forecast
+        from privsketch.design.regression import regression_forecast
 
         noise_ratio = None
         if n_holders is None:
@@ -439,15 +500,23 @@ class Design:
             if self.sharing is not None:
                 noise_ratio = planned_noises(self.sharing, n_holders)
         n_holders = require_count("n_holders", n_holders)
-        key = n_holders, noise_ratio
+        key = n_holders, noise_ratio, rate, r2
         if key not in self._forecasts:
-            compute = pca_forecast if self.task == "pca" else forecast
+            if self.task in SUPERVISED:
+                compute: Any = partial(regression_forecast, rate=rate, r2=r2)
+            elif (rate, r2) == (None, None):
+                compute = pca_forecast if self.task == "pca" else forecast
+            else:
+                raise ParameterError(
+                    "rate, r2: only for `task='regression'` and 'classification', and the design "
+                    f"has `task={self.task!r}`; leave them out"
+                )
             self._forecasts[key] = compute(self, n_holders=n_holders, noise_ratio=noise_ratio)
         return self._forecasts[key]
 
     @cached_property
-    def _forecasts(self) -> dict[tuple[int, float | None], Forecast | PCAForecast]:
-        """Forecasts by number of holders and noise ratio."""
+    def _forecasts(self) -> dict[Any, Forecast | PCAForecast | RegressionForecast]:
+        """Forecasts by number of holders, noise ratio, rate and r2."""
         return {}
 
     def describe(self) -> str:

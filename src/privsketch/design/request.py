@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -29,8 +29,9 @@ from privsketch.design.size import (
     largest_size,
     require_searchable_mixture,
 )
-from privsketch.design.validity import TASKS, maps_for, require_sharing
+from privsketch.design.validity import TASKS, maps_for, require_sharing, stated_components
 from privsketch.facts.budget import MAX_EPSILON, Budget, NoBudget, checked_budget
+from privsketch.facts.columns import Number
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.frequencies import (
@@ -40,7 +41,7 @@ from privsketch.features.frequencies import (
     public_seed,
     store_frequencies,
 )
-from privsketch.features.maps import FeatureMap
+from privsketch.features.maps import SUPERVISED, FeatureMap
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.mixed import MIXED, Columns, columns_of
@@ -50,6 +51,8 @@ from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode, SharingKind
 
+ClipMode = Literal["corner", "uniform"]
+CLIP_MODES: tuple[ClipMode, ...] = get_args(ClipMode)
 _NEGLIGIBLE_DELTA = (
     1e-6  # with the largest epsilon: next to no noise, as insecure designs have none
 )
@@ -97,8 +100,8 @@ class Request:
         comparison depends on them, and such a design makes no sketch.
     """
 
-    n_components: int
     domain: Domain
+    n_components: int = None  # type: ignore[assignment]
     budget: Budget = None  # type: ignore[assignment]
     task: str = "kmeans"
     covariance_type: CovarianceType | None = None
@@ -116,6 +119,8 @@ class Request:
     n_holders: int | None = None
     sharing: SharingKind | None = None
     insecure: bool = False
+    target: str | None = None
+    clip: ClipMode | None = None
     drawn: bool = True
     schema: Schema | None = field(init=False)
     is_map_open: bool = field(init=False)
@@ -131,7 +136,10 @@ class Request:
             self._settle_insecure(settle)
         checked_budget(self.budget)
         self._settle_domain(settle)
-        settle("n_components", require_count("n_components", self.n_components))
+        self._settle_supervised(settle)
+        if self.task not in SUPERVISED:
+            expected = "a whole number of clusters, Gaussians or components, at least 1"
+            settle("n_components", require_count("n_components", self.n_components, expected))
         if self.task == "gaussian-mixture":
             require_searchable_mixture(self.n_components)
         if self.n_features is not None:
@@ -168,8 +176,30 @@ class Request:
                 )
         settle("budget", Budget(MAX_EPSILON, _NEGLIGIBLE_DELTA))
 
+    def _settle_supervised(self, settle: Any) -> None:
+        """Settle what only tasks with a target have, and refuse what they have not."""
+        if self.task not in SUPERVISED:
+            if self.clip is not None:
+                raise ParameterError(
+                    f"`clip={self.clip!r}` with `task={self.task!r}`: only `task='regression'` and "
+                    "'classification' have it; leave it out"
+                )
+            return
+        if self.n_components is not None:
+            raise stated_components(self.task, self.n_components)
+        settle("n_components", 0)
+        if self.clip is not None:
+            require_one_of("clip", self.clip, CLIP_MODES)
+        if self.clip == "uniform" and self.schema is None:
+            raise ParameterError(
+                "`clip='uniform'` with a Ball: it follows from bounds of columns; state a schema "
+                "or a Box, or a smaller radius"
+            )
+
     def _settle_domain(self, settle: Any) -> None:
         schema = schema_of(self.domain)
+        if schema is None and self.task in SUPERVISED and isinstance(self.domain, Box):
+            schema = _schema_of_box(self.domain, self.columns)
         settle("schema", schema)
         if schema is not None:
             if self.columns is not None and tuple(self.columns) != schema.coordinates:
@@ -177,7 +207,7 @@ class Request:
             settle("budget", schema.charged(self.budget))
             settle("columns", schema.coordinates)
             # Structured frequencies need one width for all coordinates, which a ball has.
-            is_ball = self.task == "pca" or self.frequencies == "structured"
+            is_ball = self.task in ("pca", *SUPERVISED) or self.frequencies == "structured"
             settle("domain", schema.ball if is_ball else schema.box)
         if not isinstance(self.domain, Box | Ball):
             raise ParameterError("domain", self.domain, "expected a Schema, a Box or a Ball")
@@ -207,7 +237,7 @@ class Request:
         if not is_own(given):
             return
         mapping = map_named(self.feature_map or "fourier")
-        if self.task == "pca" or not mapping.has_table:
+        if self.task in ("pca", *SUPERVISED) or not mapping.has_table:
             raise ParameterError(
                 "frequencies: those of one's own are for features of waves, such as "
                 "`feature_map='fourier'` and 'one-bit'; for others state the name of a law"
@@ -232,10 +262,11 @@ class Request:
         self._settle_own(settle)
         if self.own is not None:
             return
-        if self.task == "pca":
+        if self.task in ("pca", *SUPERVISED):
             if self.frequency_scale is not None:
                 raise ParameterError(
-                    "frequency_scale: quadratic features have no scale; leave it out"
+                    "frequency_scale: quadratic features and second moments have no scale; leave "
+                    "it out"
                 )
             if self.frequencies == "gaussian":
                 settle("frequencies", "normal")
@@ -329,20 +360,31 @@ class Request:
         budget = self.budget
         if self.insecure:
             budget, choices["noise"] = NoBudget(self.budget.unit), "none"
-        return Design(
-            task=self.task,
-            n_components=self.n_components,
-            domain=self.domain,
-            budget=budget,
-            columns=self.columns,
-            masks=self.masks,
-            mean=self.mean or "omitted",
-            schema=self.schema,
-            n_holders=self.n_holders,
-            sharing=self.sharing,
-            insecure=self.insecure,
-            **choices,
-        )
+        facts: dict[str, Any] = {
+            "task": self.task,
+            "n_components": self.n_components,
+            "domain": self.domain,
+            "budget": budget,
+            "columns": self.columns,
+            "masks": self.masks,
+            "mean": self.mean or "omitted",
+            "schema": self.schema,
+            "n_holders": self.n_holders,
+            "sharing": self.sharing,
+            "insecure": self.insecure,
+            "target": self.target,
+        }
+        return Design(**{**facts, **choices})
+
+
+def _schema_of_box(box: Box, columns: Sequence[str] | None) -> Schema:
+    """Return the numbers of a box as a schema, in which each is scaled by its bounds."""
+    dim = len(box.half_widths)
+    names = _column_names(columns or box.columns or [f"x{j + 1}" for j in range(dim)])
+    if len(names) != dim:
+        raise ParameterError(f"columns: {len(names)} names for a domain of dim={dim}")
+    bounds = zip(names, np.broadcast_to(box.low, dim), np.broadcast_to(box.high, dim), strict=True)
+    return Schema(tuple(Number(name, float(low), float(high)) for name, low, high in bounds))
 
 
 def _column_names(columns: Sequence[str]) -> tuple[str, ...]:

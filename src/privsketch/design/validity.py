@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +16,12 @@ from privsketch._base.errors import (
 )
 from privsketch._base.formats import INSECURE
 from privsketch.facts.budget import NoBudget, checked_budget
-from privsketch.facts.domain import Ball
+from privsketch.facts.columns import Column, Date, Number
+from privsketch.facts.domain import Ball, Box, Domain
+from privsketch.facts.labels import Flag, Labelled
 from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
-from privsketch.features.maps import FEATURE_MAPS, require_known_harmonics
+from privsketch.features.maps import CLUSTERING, FEATURE_MAPS, SUPERVISED, require_known_harmonics
 from privsketch.features.mixed import MIXED, columns_of
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
@@ -28,7 +31,7 @@ from privsketch.noise.sums import COUNT_MODES, SHARING_KINDS
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design
 
-TASKS = ("kmeans", "gaussian-mixture", "pca")
+TASKS = (*CLUSTERING, "pca", *SUPERVISED)
 MEAN_MODES = ("omitted", "released")
 
 
@@ -66,8 +69,12 @@ def require_design(design: Design) -> None:
     if design.mean not in MEAN_MODES:
         raise ParameterError("mean", design.mean, "expected 'omitted' or 'released'")
     if design.mean == "released" and not design.mapping.for_components:
-        raise ParameterError("`mean='released'`: only for `task='pca'`")
-    if design.task == "pca":
+        raise ParameterError("`mean='released'`: only for `task='pca'` and tasks with a target")
+    require_target(design.task, design.target, design.schema, design.columns)
+    if design.task in SUPERVISED:
+        if design.n_components != 0:
+            raise stated_components(design.task, design.n_components)
+    elif design.task == "pca":
         require_components(design.n_components, design.dim, design.n_values)
     elif design.cells is not None:
         require_cells(design.n_components, design.n_features, "n_components")
@@ -102,8 +109,70 @@ def require_private(design: Design, what: str) -> None:
 def _require_schema(design: Design, schema: Schema) -> None:
     """Raise a ParameterError if domain, names or unit differ from those of the schema."""
     fits = design.domain in (schema.box, schema.ball) and design.columns == schema.coordinates
+    if design.task in SUPERVISED and design.columns == schema.coordinates:
+        fits = fits or is_smaller_ball(design.domain, schema.ball)
     if not fits or schema.charged(design.budget) != design.budget:
         raise ParameterError("schema: domain, columns or unit are those of another one")
+
+
+def is_smaller_ball(domain: Domain, ball: Ball) -> bool:
+    """Return whether a domain is a ball about the center of another one, and smaller."""
+    if not isinstance(domain, Ball) or domain.radius >= ball.radius:
+        return False
+    return domain == Ball(dim=ball.dim, radius=domain.radius, center=ball.center_vector)
+
+
+def stated_components(task: str, n_components: object) -> ParameterError:
+    """Return the error for a number of components where a task has none."""
+    return ParameterError(
+        f"`n_components={n_components!r}` with `task={task!r}`: such a sketch has no components; "
+        "leave it out"
+    )
+
+
+def possible_targets(
+    task: str, schema: Schema | None, columns: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the names of the columns that a task can predict; all are numbers without a schema."""
+    if schema is None:
+        return tuple(columns or ()) if task == "regression" else ()
+    return tuple(column.name for column in schema.columns if _can_be_target(task, column))
+
+
+def _can_be_target(task: str, column: Column) -> bool:
+    """Return whether a task can predict a column. Regression predicts the share of a flag."""
+    if task == "classification":
+        return isinstance(column, Labelled)
+    return isinstance(column, Number | Date) or (isinstance(column, Flag) and column.is_line)
+
+
+def kinds_of_targets(task: str) -> str:
+    """Return the kinds of columns that a task can predict, in words."""
+    return "a category or a flag" if task == "classification" else "a number, a date or a flag"
+
+
+def require_target(
+    task: str, target: str | None, schema: Schema | None, columns: Sequence[str] | None
+) -> None:
+    """Raise a ParameterError for a stated target that the task cannot predict.
+
+    `columns` are the names of the coordinates of a record.
+    """
+    if target is None:
+        return
+    if task not in SUPERVISED:
+        raise ParameterError(
+            f"`target={target!r}` with `task={task!r}`: only `task='regression'` and "
+            "'classification' have a target; leave it out"
+        )
+    possible, kinds = possible_targets(task, schema, columns), kinds_of_targets(task)
+    if target in possible:
+        return
+    is_column = target in ((columns or ()) if schema is None else schema.names)
+    problem = f"is not {kinds}" if is_column else "is not the name of a column"
+    shown = ", ".join(map(repr, possible[:6])) + (", ..." if len(possible) > 6 else "")
+    advice = f"one of {shown}" if possible else "state a schema, or the names with `columns=`"
+    raise ParameterError("target", target, f"{problem}; `task={task!r}` predicts {kinds}", advice)
 
 
 def require_sharing(sharing: str | None, n_holders: int | None) -> None:
@@ -123,7 +192,7 @@ def require_sharing(sharing: str | None, n_holders: int | None) -> None:
 
 def _require_map(design: Design) -> None:
     """Raise a ParameterError if the map does not fit the task, the frequencies or the domain."""
-    if design.mapping.for_components != (design.task == "pca"):
+    if design.task not in design.mapping.tasks:
         names = ", ".join(map(repr, maps_for(design.task)))
         raise ParameterError(
             f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {names}"
@@ -140,12 +209,14 @@ def _require_map(design: Design) -> None:
         )
     if design.frequencies.law == MIXED:
         _require_mixed(design)
-    if design.mapping.for_components and not isinstance(design.domain, Ball):
+    if design.feature_map == "taxicab":
+        _require_taxicab(design)
+    elif design.mapping.for_components and not isinstance(design.domain, Ball):
         radius = float(np.linalg.norm(design.domain.half_widths))
         raise ParameterError(
-            "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
-            f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
-            "records are moved, gives less noise"
+            f"`task={design.task!r}` needs a Ball: its noise grows with the largest norm of a "
+            f"record. The ball around this box has radius {radius:.4g}; a smaller one, to which "
+            "few records are moved, gives less noise"
         )
     if design.mapping.origin is not None:
         _require_registered_map(design)
@@ -181,6 +252,30 @@ def unknown_harmonics(design: Design) -> ParameterError:
         "the harmonics of 'one-bit' and of no other dithered map; use `task='kmeans'` and "
         "learn_kmeans, or `feature_map='one-bit'`"
     )
+
+
+def _require_taxicab(design: Design) -> None:
+    """Raise a ParameterError unless a design with taxicab moments has what they are proved for."""
+    what = "with `feature_map='taxicab'`"
+    if not isinstance(design.domain, Box):
+        raise ParameterError(f"a Ball {what}: it bounds each column; state a schema or a Box")
+    if design.schema is not None and design.domain != design.schema.box:
+        raise ParameterError(f"domain {what}: expected the box of the schema's records")
+    if design.n_features != moment_count(1 + design.dim):
+        raise ParameterError(f"n_features {what}: expected (dim + 1) (dim + 2) / 2 of them")
+    if design.noise != "laplace" and not design.insecure:
+        raise ParameterError(
+            f"`noise={design.noise!r}` {what}: its bounds are for `noise='laplace'`; "
+            "with a delta and Gaussian noise use `feature_map='second-moments'`"
+        )
+    if design.masks is not None:
+        raise ParameterError(f"masks {what}: their cost is not known; use no masks")
+    if design.mean == "released":
+        raise ParameterError(f"`mean='released'` {what}: the sums hold the mean; leave it out")
+    if design.count == "released" and not design.insecure:
+        raise ParameterError(
+            f"`count='released'` {what}: the sums hold the count; use `count='omitted'`"
+        )
 
 
 def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
@@ -247,5 +342,4 @@ def pca_unknowns(rank: int, dim: int) -> int:
 
 def maps_for(task: str) -> list[str]:
     """Return the names of the feature maps for a task."""
-    is_pca = task == "pca"
-    return [name for name, mapping in FEATURE_MAPS.items() if mapping.for_components == is_pca]
+    return [name for name, mapping in FEATURE_MAPS.items() if task in mapping.tasks]

@@ -199,7 +199,12 @@ class PrivateLearner(PrivateEstimator):
         return int(table.data.shape[0]) or None if is_counted else None
 
     def _planned(
-        self, task: str, n_components: int, domain: Domain | Schema, budget: Budget, **choices: Any
+        self,
+        task: str,
+        n_components: int | None,
+        domain: Domain | Schema,
+        budget: Budget,
+        **choices: Any,
     ) -> Design:
         """Plan the design of a fit; the planner chooses parameters that are None."""
         return plan_design(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
 from privsketch._base.errors import MissingError, ParameterError, RecordError, TableError
@@ -285,3 +288,42 @@ def option_text(name: str, value: Any) -> str:
     if isinstance(value, np.ndarray | list):
         return f"{name}=an array of shape {np.shape(value)}"
     return f"{name}={value!r}"
+
+
+def target_cells(y: Any) -> Any:
+    """Return the cells of y, one for each row of X: an array (n,) or a Series of pandas.
+
+    Cells of a list or another sequence are read one by one, as those of a frame: none decides over
+    others.
+    """
+    if kind_of(y) == "pandas" and y.ndim == 2:
+        cells = y.iloc[:, 0] if y.shape[1] == 1 else y
+    elif kind_of(y) == "pandas" or isinstance(y, np.ma.MaskedArray):
+        cells = y
+    elif isinstance(y, Sequence) and not isinstance(y, str | bytes) and not hasattr(y, "__array__"):
+        cells = np.empty(len(y), dtype=object)
+        for place, cell in enumerate(y):
+            cells[place] = cell
+    else:
+        cells = _cells_of(y)
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        warnings.warn(_COLUMN_VECTOR, DataConversionWarning, stacklevel=4)
+        return cells[:, 0]
+    if cells.ndim != 1:
+        raise TableError(f"y should be a 1d array, got one of {cells.ndim} dimensions instead")
+    return cells
+
+
+def _cells_of(y: Any) -> npt.NDArray[Any]:
+    """Return anything else that is an array; errors of others may quote a cell."""
+    if not hasattr(y, "__array__") or hasattr(y, "tocsr"):
+        raise TableError("y should be a 1d array of one number or label for each row of X")
+    array = None
+    with suppress(Exception):
+        array = np.asarray(y)
+    if array is None:
+        raise TableError(f"y: {type(y).__name__} cannot be read as an array")
+    return array
+
+
+_COLUMN_VECTOR = "A column-vector y was passed when a 1d array was expected"

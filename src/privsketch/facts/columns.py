@@ -294,13 +294,13 @@ class Number(Line):
         if low > 0:
             shifted, ends = clipped, np.array([low, high])
         else:
-            shifted, ends = clipped / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
+            shifted, ends = clipped / self.log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
         bottom, top = natural_log(ends)
         position = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
         return self._scaled(np.where(np.isnan(values), np.nan, position))
 
     @property
-    def _log_unit(self) -> float:
+    def log_unit(self) -> float:
         """Unit of the logarithmic scale ln(1 + x / unit)."""
         return self.high / _LINEAR_PART
 
@@ -312,7 +312,7 @@ class Number(Line):
         part = (np.clip(coordinates / self.weight, -1.0, 1.0) + 1) / 2
         if low > 0:
             return np.asarray(low * np.exp(part * math.log(high / low)))
-        return np.asarray(np.expm1(part * math.log1p(_LINEAR_PART)) * self._log_unit)
+        return np.asarray(np.expm1(part * math.log1p(_LINEAR_PART)) * self.log_unit)
 
     def slopes(self, coordinates: Floats) -> Floats:
         """Return the derivative of values by their coordinate."""
@@ -321,7 +321,7 @@ class Number(Line):
         if self.low > 0:
             rate, shift = math.log(self.high / self.low), 0.0
         else:
-            rate, shift = math.log1p(_LINEAR_PART), self._log_unit
+            rate, shift = math.log1p(_LINEAR_PART), self.log_unit
         value = self.decode(coordinates[np.newaxis])
         return np.asarray((value + shift) * rate / (2 * self.weight))
 

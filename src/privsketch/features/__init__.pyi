@@ -22,6 +22,7 @@ from .hadamard import squared_row_norms as squared_row_norms
 from .maps import FEATURE_MAPS as FEATURE_MAPS
 from .maps import FeatureMap as FeatureMap
 from .maps import PairBounds as PairBounds
+from .maps import RepeatedContribution as RepeatedContribution
 from .maps import TableContribution as TableContribution
 from .maps import feature_map as feature_map
 from .maps import require_known_harmonics as require_known_harmonics
@@ -38,6 +39,14 @@ from .radii import Tail as Tail
 from .stream import PublicStream as PublicStream
 from .stream import Purpose as Purpose
 from .stream import public_generator as public_generator
+from .taxicab import Taxicab as Taxicab
+from .taxicab import TaxicabContribution as TaxicabContribution
+from .taxicab import taxicab_of as taxicab_of
+from .taxicab import taxicab_records as taxicab_records
+from .taxicab import taxicab_shares as taxicab_shares
+from .taxicab import taxicab_sums as taxicab_sums
+from .taxicab import taxicab_weight as taxicab_weight
+from .taxicab import to_coordinates as to_coordinates
 from .waves import AMPLITUDE as AMPLITUDE
 from .waves import COSINE_COEFFICIENTS as COSINE_COEFFICIENTS
 from .waves import FIRST_HARMONIC as FIRST_HARMONIC

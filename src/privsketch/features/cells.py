@@ -25,9 +25,8 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.features.mixed import Columns
 
 N_VALUES = 2 * RECORD_MAX + 1  # of a quantised coordinate

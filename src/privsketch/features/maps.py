@@ -4,7 +4,8 @@ Fourier and one-bit maps are tables of 65,536 pairs of integers indexed by the p
 one pair per feature, so its contribution is bounded by the largest pair, for all records and
 frequencies: no assumption about the data, no rounding argument. Other packages can register such
 maps. Quadratic features and second moments have no table; their bounds follow from the vectors and
-the radius of the ball that records are clipped to. With cells, a record is in one of them.
+the radius of the ball that records are clipped to; those of taxicab moments, from the integers that
+stand for columns. With cells, a record is in one of them.
 
 `Contribution` is the base class of these bounds, in the norms that noise needs. Masks only
 remove features, so a bound over masks is the largest over what can be kept (docs/theory.md).
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache, lru_cache
 
 import numpy as np
@@ -24,13 +26,17 @@ from privsketch._base.plugins import Plugin, find_plugin, plugin_names
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.features.cells import CellContribution
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
+from privsketch.features.mixed import Columns
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, MomentContribution
 from privsketch.features.quadratic import QUADRATIC_LAWS, QuadraticContribution, value_unit
+from privsketch.features.taxicab import TaxicabContribution, taxicab_of
 from privsketch.features.waves import AMPLITUDE, FIRST_HARMONIC, fourier_table, onebit_table
+
+CLUSTERING = ("kmeans", "gaussian-mixture")  # tasks of maps that see densities
+SUPERVISED = ("regression", "classification")  # tasks that predict a column
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,9 @@ class FeatureMap:
 
     A sum of a table's integers, divided by `amplitude`, estimates the sum over records of
     exp(i (phase + offset)). `dithered` maps add a public random offset to each phase. `laws` are
-    the laws of frequencies that the map supports, the default first. `for_components` maps serve
-    principal components, the others clusters and mixtures. `origin` is the distribution, with its
-    version, that registered the map; None for maps of this library.
+    the laws of frequencies that the map supports, the default first. `tasks` are those that designs
+    with the map may have. `origin` is the distribution, with its version, that registered the map;
+    None for maps of this library.
     """
 
     name: str
@@ -58,8 +64,13 @@ class FeatureMap:
     amplitude: float
     dithered: bool
     laws: tuple[str, ...]
-    for_components: bool = False
+    tasks: tuple[str, ...] = CLUSTERING
     origin: str | None = None
+
+    @property
+    def for_components(self) -> bool:
+        """Whether sums are of squares and products, which see no clusters."""
+        return not set(self.tasks) & set(CLUSTERING)
 
     @property
     def has_table(self) -> bool:
@@ -93,8 +104,11 @@ FEATURE_MAPS: dict[str, FeatureMap] = {
     "fourier": FeatureMap("fourier", fourier_table, float(AMPLITUDE), False, FOURIER_LAWS),
     "one-bit": FeatureMap("one-bit", onebit_table, FIRST_HARMONIC, True, FOURIER_LAWS),
     "cells": FeatureMap("cells", None, 1.0, False, (NO_LAW,)),
-    "quadratic": FeatureMap("quadratic", None, 1.0, False, QUADRATIC_LAWS, True),
-    "second-moments": FeatureMap("second-moments", None, 1.0, False, (NO_LAW,), True),
+    "quadratic": FeatureMap("quadratic", None, 1.0, False, QUADRATIC_LAWS, ("pca",)),
+    "second-moments": FeatureMap(
+        "second-moments", None, 1.0, False, (NO_LAW,), ("pca", *SUPERVISED)
+    ),
+    "taxicab": FeatureMap("taxicab", None, 1.0, False, (NO_LAW,), SUPERVISED),
 }
 
 
@@ -148,7 +162,7 @@ def _checked_part(plugin: Plugin) -> FeatureMap:
         raise _wrong_map(plugin, f"expected a FeatureMap, got {type(part).__name__}")
     if part.name != plugin.name:
         raise _wrong_map(plugin, f"the map is named {part.name!r}")
-    if not part.has_table or part.for_components:
+    if not part.has_table or part.tasks != CLUSTERING:
         raise _wrong_map(plugin, "only maps with a table, for clusters and mixtures, are supported")
     laws = part.laws
     if not isinstance(laws, tuple) or not laws or not set(laws) <= set(FOURIER_LAWS):
@@ -240,9 +254,18 @@ class RepeatedContribution(Contribution):
         """Return the L1 norm of all records together."""
         return self.times * self.single.l1(masks)
 
+    def l1_replaced(self, masks: Masks | None) -> int:
+        """Return the L1 norm of all differences together."""
+        return self.times * self.single.l1_replaced(masks)
+
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """Return the squared L2 norm of all records together."""
         return self.times**2 * self.single.l2_squared(masks, neighbours)
+
+    def mean_l2_squared(self, weight: int | Fraction, neighbours: Neighbours) -> int:
+        """Return what `weight` times the coordinates of one record adds."""
+        each = Fraction(weight) / self.times
+        return self.times**2 * self.single.mean_l2_squared(each, neighbours)
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest component of all records together."""
@@ -251,9 +274,15 @@ class RepeatedContribution(Contribution):
 
 @lru_cache(maxsize=8)
 def contribution_of(
-    feature_map: FeatureMap, frequencies: Frequencies, domain: Domain
+    feature_map: FeatureMap,
+    frequencies: Frequencies,
+    domain: Domain,
+    columns: Columns | None = None,
 ) -> Contribution:
-    """Return the contribution of a design's map; its bounds are computed once."""
+    """Return the contribution of a design's map; its bounds are computed once.
+
+    `columns` are the kinds and sizes of the columns of its schema.
+    """
     dim = len(domain.half_widths)
     if feature_map.has_table:
         return TableContribution(feature_map.bounds, frequencies.n_features, dim)
@@ -261,14 +290,17 @@ def contribution_of(
         return QuadraticContribution(frequencies.matrix(domain).astype(np.int16))
     if feature_map.name == "cells":
         return CellContribution(frequencies.n_features, dim)
+    if feature_map.name == "taxicab":
+        return TaxicabContribution(taxicab_of(domain, columns))
     return MomentContribution(dim)
 
 
-def amplitude_of(feature_map: FeatureMap, frequencies: Frequencies, domain: Domain) -> float:
+def amplitude_of(feature_map: FeatureMap, contribution: Contribution, turn_bits: int) -> float:
     """Return the integer that stands for a feature of modulus 1; squares are in squared radii."""
-    if not feature_map.for_components:
-        return feature_map.amplitude
-    contribution = contribution_of(feature_map, frequencies, domain)
     if isinstance(contribution, QuadraticContribution):
-        return value_unit(frequencies.turn_bits, contribution.shift)
-    return float(DIAGONAL * MOMENT_UNIT**2)
+        return value_unit(turn_bits, contribution.shift)
+    if isinstance(contribution, TaxicabContribution):
+        return float(contribution.largest)
+    if isinstance(contribution, MomentContribution):
+        return float(DIAGONAL * MOMENT_UNIT**2)
+    return feature_map.amplitude

@@ -1,4 +1,5 @@
-"""Masks: which features of a record, and which records, enter the sums (CLP section 5).
+"""Masks: which features of a record, and which records, enter the sums (CLP section 5); and the
+base class of all bounds on what a masked record adds to them.
 
 A mask belongs to one record. It is drawn for that record alone, from the operating system's
 generator, and never published. A mask that followed from the row number would change for all later
@@ -12,6 +13,9 @@ rows when a record leaves. Only the law of the masks is public; it is defined he
 - records: every record with probability `records`, independently, with any of these.
 
 Sums are divided by the rates afterwards, so that their expectation stays the same.
+
+A `Contribution` bounds what one record adds to the sums, in the norms that noise needs. Each
+feature map has its own.
 """
 
 from __future__ import annotations
@@ -19,9 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from privsketch._base.errors import ParameterError, require_count
+from privsketch.facts.budget import Neighbours
+from privsketch.features.fixedpoint import RECORD_MAX
 
 FeatureMasks = Literal["all", "uniform", "block", "poisson"]
 FEATURE_MASKS: tuple[FeatureMasks, ...] = get_args(FeatureMasks)
@@ -177,3 +184,65 @@ def _checked_rate(name: str, rate: Any) -> float:
     if isinstance(rate, bool) or not 2.0**-RATE_BITS <= value <= 1.0:
         raise ParameterError(f"masks: {name}={rate!r}, expected a probability above 0, up to 1")
     return math.floor(value * 2.0**RATE_BITS) / 2.0**RATE_BITS
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """Bounds of what one record adds to the sums, before noise.
+
+    `signed` says whether a record can add the opposite of what another one adds, `maskable` whether
+    features can be masked, `divided_by_count` whether learners divide the sums by the number of
+    records.
+
+    Attributes
+    ----------
+    n_values : int
+        Number of integers of a sketch, without mean and count.
+    dim : int
+        Number of columns.
+    largest : int
+        Largest component of one record.
+    feature_l1 : int
+        Largest L1 norm of one feature.
+    """
+
+    n_values: int
+    dim: int
+    largest: int
+    feature_l1: int
+
+    signed = True
+    maskable = False
+    divided_by_count = False
+
+    def l1(self, masks: Masks | None) -> int:
+        """Return the largest L1 norm of a masked record."""
+        raise NotImplementedError
+
+    def l1_replaced(self, masks: Masks | None) -> int:
+        """Return the largest L1 norm of a difference of two masked records."""
+        return 2 * self.l1(masks)
+
+    def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
+        """Return the largest squared L2 norm of a masked record, or of a difference of two."""
+        raise NotImplementedError
+
+    def mean_l2_squared(self, weight: int | Fraction, neighbours: Neighbours) -> int:
+        """Return what `weight` times the coordinates of a ball adds to `l2_squared`.
+
+        A record has a norm of at most RECORD_MAX, a difference of two twice that.
+        """
+        factor = 1 if neighbours == "add-remove" else 2
+        return math.ceil(Fraction(factor * weight * RECORD_MAX) ** 2)
+
+    def linf(self, neighbours: Neighbours) -> int:
+        """Return the largest component of a record, or of a difference of two."""
+        raise NotImplementedError
+
+    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
+        """Return the largest L1 norm for each of a few equally likely masks; None otherwise."""
+        return None
+
+    def feature_l2_squared(self) -> int | None:
+        """Return the largest squared L2 norm of a feature, if all can attain it at once."""
+        return None

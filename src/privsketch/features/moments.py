@@ -13,6 +13,7 @@ subtract. `MomentContribution` bounds how far one record can move the sums.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -20,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 
 DIAGONAL, OFF_DIAGONAL = 5, 7  # 7/5 is just below the square root of 2
 MOMENT_RADIUS = 773  # 7 * 773^2 < 2^22
@@ -91,6 +91,31 @@ class MomentContribution(Contribution):
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """Return 25 |x x'|_F^2, or 25 |x x' - y y'|_F^2 <= 50 |x|^4 (x = e_1, y = e_2)."""
         return (1 if neighbours == "add-remove" else 2) * self.largest**2
+
+    def mean_l2_squared(self, weight: int | Fraction, neighbours: Neighbours) -> int:
+        """Return what w times the coordinates adds, less than by themselves under "replace".
+
+        Two records that differ most in their moments are orthogonal, in their coordinates opposite.
+        Let x, y be coarse records, g = x.y, and p, q the fine ones that the coordinates are summed
+        from, with R = MOMENT_RADIUS and M = RECORD_MAX. Then
+
+            25 |x x' - y y'|_F^2 <= 50 R^4 - 50 g^2
+            w^2 |p - q|^2 <= 2 w^2 M^2 - 2 w^2 (M/R)^2 (g - 4 R sqrt d - 4 d)
+
+        because R p / M is within 2 sqrt d of x: half a unit in each coordinate to round it, as much
+        to shorten it to R, and less than one to truncate it. The sum is largest at
+        g = -c R^2, c = min(w^2 M^2 / (50 R^4), 1).
+        """
+        separate = super().mean_l2_squared(weight, neighbours)
+        if neighbours == "add-remove":
+            return separate
+        apart = self.l2_squared(None, neighbours)  # 50 R^4
+        square = (Fraction(weight) * RECORD_MAX) ** 2
+        cosine = min(square / apart, Fraction(1))
+        root = math.isqrt(16 * MOMENT_RADIUS**2 * self.dim) + 1  # at least 4 R sqrt d
+        rounding = Fraction(root + 4 * self.dim, MOMENT_RADIUS**2)
+        together: Fraction = 2 * square * (1 + cosine + rounding) - cosine * cosine * apart
+        return min(separate, math.ceil(together))
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest change: x_i x_j from 1/2 to -1/2; squares are not negative."""

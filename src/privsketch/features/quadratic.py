@@ -46,9 +46,8 @@ import numpy.typing as npt
 
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_BITS, RECORD_MAX
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.features.stream import PublicStream
 
 VALUE_BITS = 21  # sums of 2^40 records are below 2^61, within the headroom of 62 bits

@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     COST_RATIO = 8
     READ_COLUMNS = 9
     OWN_FREQUENCIES = 10
+    CALIBRATION = 11
     PROJECTION = 101
     DIRECTIONS = 201
     SPREAD = 202

@@ -44,7 +44,7 @@ from .mixture.gaussians import Gaussians as Gaussians
 from .mixture.gaussians import from_variances as from_variances
 from .mixture.gaussians import logarithms as logarithms
 from .mixture.gaussians import make_sums as make_sums
-from .mixture.gaussians import moments as moments
+from .mixture.gaussians import mixture_moments as mixture_moments
 from .mixture.prior import between as between
 from .mixture.search import make_distortion as make_distortion
 from .mixture.search import remove_cheapest as remove_cheapest
@@ -53,6 +53,7 @@ from .mixture.weighting import sampling_variances as sampling_variances
 from .modes import ClusterCount as ClusterCount
 from .modes import Mixture as Mixture
 from .modes import count_clusters as count_clusters
+from .moments import Moments as Moments
 from .pca.decoder import Spread as Spread
 from .pca.decoder import decode_pca as decode_pca
 from .pca.decoder import signed as signed

@@ -189,6 +189,8 @@ class Model:
         content["schema"] = None if self.schema is None else self.schema.to_json()
         if content.get("cost_ratio") is not None:
             content["cost_ratio"] = asdict(content["cost_ratio"])
+        if content.get("target_schema") is not None:
+            content["target_schema"] = content["target_schema"].to_json()
         if content.get("domain") is not None:
             content["domain"] = domain_to_json(content["domain"])
         return document(marked_kind(self.KIND, insecure=not self.receipt.is_private), content)

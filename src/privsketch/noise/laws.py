@@ -28,8 +28,7 @@ from scipy.special import gammaln, logsumexp
 
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
-from privsketch.features.contribution import Contribution
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseLaw, cube_factor, cube_law, gaussian_law, laplace_law
 
@@ -68,7 +67,7 @@ def _kept_laplace(
         # A difference of two records has at most twice the norm. With records left out at
         # random, both directions together cost less than that (D2).
         if beta == 1:
-            norm = 2 * norm
+            norm = contribution.l1_replaced(masks)
         elif contribution.signed:
             inner = amplified_replace(epsilon, beta)
         else:

@@ -27,10 +27,9 @@ from privsketch._base.errors import MANY, ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import ONE_RECORD, Budget, Neighbours, Unit, exact, round_up
 from privsketch.facts.receipt import NO_NOISE, Receipt, compose_sequential
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import RepeatedContribution
-from privsketch.features.masks import Masks
+from privsketch.features.masks import Contribution, Masks
 from privsketch.noise.calibration import round_down, sums_share
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.noise.mechanism import (
@@ -391,10 +390,7 @@ def _plan_sum_noise(
 def _mean_share(
     contribution: Contribution, kind: NoiseKind, neighbours: Neighbours
 ) -> tuple[int, int, int]:
-    """Return the weight of the coordinates, and what they add to L1 and squared L2 norms.
-
-    A record has an L2 norm of at most RECORD_MAX, a difference of two twice that.
-    """
+    """Return the weight of the coordinates, and what they add to L1 and squared L2 norms."""
     l1 = math.isqrt(contribution.dim * RECORD_MAX**2) + 1
     if kind == "laplace":
         share = MEAN_SHARE_OF_SENSITIVITY * contribution.l1(None) / l1
@@ -403,7 +399,7 @@ def _mean_share(
         share = MEAN_SHARE_OF_SENSITIVITY * norm / RECORD_MAX
     weight = min(max(1, round(share)), MAX_RECORD_WEIGHT // RECORD_MAX)
     factor = 1 if neighbours == "add-remove" else 2
-    return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
+    return weight, factor * weight * l1, contribution.mean_l2_squared(weight, neighbours)
 
 
 def _require_headroom(noise: SumNoise, largest_component: int) -> None:

@@ -164,8 +164,8 @@ def _unmasked_cost(
     feature_map: str, n_features: int, dim: int, structured: bool, model: CostModel
 ) -> float:
     """Return the cost of all features of a quantised record."""
-    if feature_map == "second-moments":
-        return model.product * dim * (dim + 1) / 2 + model.coarse * dim
+    if feature_map in ("second-moments", "taxicab"):
+        return model.product * n_features + model.coarse * dim
     if feature_map == "cells":
         return model.cell + model.cell_column * dim
     costs = {"fourier": model.fourier, "one-bit": model.one_bit, "quadratic": model.quadratic}

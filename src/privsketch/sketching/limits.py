@@ -23,6 +23,7 @@ from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import TableContribution
 from privsketch.features.moments import DIAGONAL, MOMENT_RADIUS, OFF_DIAGONAL, moment_weights
 from privsketch.features.quadratic import QuadraticContribution
+from privsketch.features.taxicab import Taxicab, TaxicabContribution, triangle_weights
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.sums import MAX_RECORDS
 from privsketch.sketching.sketch import Sketch
@@ -119,6 +120,8 @@ def _sum_bounds(
         return np.zeros(len(high)), high
     if isinstance(contribution, CellContribution):
         return np.zeros(len(sums)), np.full(len(sums), factor * most)
+    if isinstance(contribution, TaxicabContribution):
+        return _taxicab_bounds(contribution.layout, factor, sums, reach, most, least)
     if not isinstance(contribution, TableContribution):
         on_diagonal = moment_weights(design.dim) == DIAGONAL
         squares = factor * float(MOMENT_RADIUS**2) * most
@@ -141,6 +144,19 @@ def _sum_bounds(
     cosines = np.where(flat > 0, known * least, known * most)
     low[: design.n_features][bounded] = np.maximum(low[: design.n_features], cosines)[bounded]
     return low, high
+
+
+def _taxicab_bounds(
+    layout: Taxicab, factor: int, sums: Floats, reach: float, most: float, least: float
+) -> tuple[Floats, Floats]:
+    """Return `_sum_bounds` of taxicab moments: their first number counts records."""
+    weights = factor * np.concatenate([[layout.intercept], layout.weights]).astype(np.float64)
+    first, second = np.triu_indices(len(weights))
+    largest = triangle_weights(len(weights)) * weights[first] * weights[second] / factor
+    most = min(most, max((float(sums[0]) + reach) / float(largest[0]), 0.0))
+    low = np.where(first == second, 0.0, -largest * most)
+    low[0] = largest[0] * least
+    return low, largest * most
 
 
 def _least_cosines(design: Design) -> Floats:

@@ -33,6 +33,7 @@ from privsketch.facts.receipt import Receipt, compose_parallel, compose_sequenti
 from privsketch.features.cells import axis_edges
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
+from privsketch.features.taxicab import symmetric, triangle_weights
 from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.models.drawing.axes import plot_axis
 from privsketch.models.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
@@ -112,6 +113,9 @@ class Sketch:
     def count_variance(self) -> float:
         """Variance of the noise of `n_records` where a noisy one was released, else 0."""
         noise = self.design.sum_noise
+        if self._counts_by_sums:
+            unit = noise.factor * self.design.taxicab.intercept**2
+            return self.noises(noise.sums_law) * noise.sums_law.variance / unit**2
         return self.noises(noise.count_law or noise.sums_law) * noise.count_variance
 
     @property
@@ -123,13 +127,21 @@ class Sketch:
     def n_records(self) -> float | None:
         """The number of records: exact if public, a noisy estimate if released, else None.
 
-        Cells add up to a noisy one in any case.
+        Cells add up to a noisy one in any case, and taxicab moments begin with one.
         """
         if self.design.count == "released":
             return float(self.values[-1]) / self.design.sum_noise.count_unit
+        if self._counts_by_sums:
+            unit = self.design.sum_noise.factor * self.design.taxicab.intercept**2
+            return float(self.sums[0] / unit)
         if self.design.cells is not None and self.exact_count is None:
             return float(self.sums.sum() / self.design.unit)
         return None if self.exact_count is None else float(self.exact_count)
+
+    @property
+    def _counts_by_sums(self) -> bool:
+        """Whether the first of the sums is what tells the number of records."""
+        return self.design.feature_map == "taxicab" and self.design.count == "omitted"
 
     @property
     def noise_variance(self) -> float:
@@ -168,8 +180,8 @@ class Sketch:
             raise ParameterError("moments: this sketch counts records of cells; use counts")
         if self.design.mapping.for_components:
             raise ParameterError(
-                "moments: this is a sketch for principal components; use quadratic_sums or "
-                "second_moments"
+                "moments: this is a sketch for principal components or regression; use "
+                "quadratic_sums, second_moments or taxicab_moments"
             )
         cosines, sines = self.sums.astype(np.float64).reshape(2, -1) / self.design.unit
         design = self.design
@@ -215,6 +227,25 @@ class Sketch:
             matrix[np.diag_indices(design.dim)] -= rounding
         return np.asarray(matrix * float(design.domain.half_widths[0]) ** 2)
 
+    def taxicab_moments(self) -> TaxicabMoments:
+        """Return the noisy sums of u u' of taxicab moments, and the variances of their noise.
+
+        u is a record in the integers of `design.taxicab`, after a constant;
+        `features.to_coordinates` has the matrix that leads to coordinates. The first entry is exact
+        where the number of records is public. What rounding adds to squares is taken off.
+        """
+        design, noise = self.design, self.design.sum_noise
+        layout, size = design.taxicab, 1 + design.dim
+        weights = triangle_weights(size) * noise.factor
+        matrix = symmetric(self.sums / weights, size)
+        law = noise.sums_law
+        variance = symmetric(self.noises(law) * law.variance / np.square(weights), size)
+        if self.exact_count is not None:
+            matrix[0, 0], variance[0, 0] = self.exact_count * layout.intercept**2, 0.0
+        rounding = max(self.assumed_records, 0.0) * ROUNDING_VARIANCE
+        matrix[1:, 1:] -= np.diag(rounding * layout.is_rounded)
+        return TaxicabMoments(matrix, variance)
+
     def record_sums(self) -> tuple[npt.NDArray[np.float64], float] | None:
         """Return the noisy sum of x - center, (dim,), and its variance; None if not released."""
         design, noise = self.design, self.design.sum_noise
@@ -228,8 +259,8 @@ class Sketch:
     def mean(self, n_records: float | None = None) -> npt.NDArray[Any]:
         """Return features per record: `moments`, the noisy characteristic function, (n_features,).
 
-        For principal components `quadratic_sums` or `second_moments` per record, for cells
-        `counts`.
+        For principal components and regression `quadratic_sums`, `second_moments` or the matrix of
+        `taxicab_moments` per record, for cells `counts`.
 
         Divides by the released or public number of records, at least 1; a design that
         omits the count needs `n_records`.
@@ -246,6 +277,8 @@ class Sketch:
             return self.second_moments() / max(count, 1.0)
         if self.design.cells is not None:
             return self.counts() / max(count, 1.0)
+        if self.design.feature_map == "taxicab":
+            return self.taxicab_moments().matrix / max(count, 1.0)
         return self.moments() / max(count, 1.0)
 
     def _own_lines(self) -> list[str]:
@@ -414,6 +447,13 @@ class Sketch:
 
 def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
+
+
+class TaxicabMoments(NamedTuple):
+    """Noisy sums of u u' over records, and variances of their noise, both (1 + dim, 1 + dim)."""
+
+    matrix: npt.NDArray[np.float64]
+    variance: npt.NDArray[np.float64]
 
 
 class ReleasesApart(NamedTuple):

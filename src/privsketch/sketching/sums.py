@@ -34,6 +34,7 @@ from privsketch.facts.domain import Domain
 from privsketch.features.cells import cell_counts
 from privsketch.features.masks import RATE_BITS, Masks
 from privsketch.features.moments import moment_sums
+from privsketch.features.taxicab import taxicab_sums
 from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised, ReferenceKernel
 from privsketch.kernels.features import FEATURES
 from privsketch.kernels.hadamard import StructuredKernel
@@ -118,6 +119,8 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
     frequencies, domain = design.frequencies, design.domain
     if design.feature_map == "second-moments":
         return moment_sums
+    if design.feature_map == "taxicab":
+        return partial(taxicab_sums, layout=design.taxicab)
     if design.cells is not None:
         return partial(cell_counts, shape=design.cells, axes=design.axes)
     offsets = frequencies.offsets(domain)

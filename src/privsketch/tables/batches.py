@@ -6,16 +6,26 @@ Columns are found by their names where a table has names, and by their numbers w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from privsketch._base.errors import RecordError, TableError
+from privsketch._base.types import Floats
 from privsketch.facts.columns import Column
 from privsketch.facts.schema import Schema
-from privsketch.tables.cells import UNREADABLE, Raw, cells_of_objects, readable, require_kind
+from privsketch.tables.cells import (
+    UNREADABLE,
+    Raw,
+    cells_of_objects,
+    readable,
+    require_kind,
+    values_of,
+)
 from privsketch.tables.encoding import person_cell, require_kinds
 from privsketch.tables.memory import (
+    Joined,
     Selection,
     array_columns,
     opened_stream,
@@ -138,6 +148,41 @@ def stream_batches(data: Any, selection: Selection) -> Iterator[Any]:
             yield from sliced(own, selection.dim)
 
 
+def joined_batches(data: Joined, selection: Selection) -> Iterator[Any]:
+    """Yield batches of a table, each with its part of the column beside it."""
+    import pyarrow as pa
+
+    schema = _schema(selection)
+    column = next(one for one in schema.columns if one.name == data.name)
+    others = replace(schema, columns=[one for one in schema.columns if one.name != data.name])
+    names = schema.all_names
+    part = data.table.selection(others.dim, schema=others, neighbours=selection.neighbours)
+    n_rows = 0
+    for batch in BATCH_READERS[data.table.kind](data.table.data, part):
+        cells = _cells(data.cells, slice(n_rows, n_rows + batch.num_rows))
+        if len(cells) < batch.num_rows:
+            raise TableError(_UNEQUAL)
+        n_rows += batch.num_rows
+        arrays = dict(zip(others.all_names, batch.columns, strict=True))
+        arrays[column.name] = _array(column, cells, schema.unreadable)
+        yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
+    if n_rows < len(data.cells):
+        raise TableError(_UNEQUAL)
+
+
+_UNEQUAL = "X and y have inconsistent numbers of samples: y needs one value for each row of X"
+
+
+def _cells(cells: Any, rows: slice) -> Any:
+    return cells.iloc[rows] if hasattr(cells, "iloc") else cells[rows]
+
+
+def column_values(column: Column, cells: Any, unreadable: str) -> Floats:
+    """Return values (n,) of the cells of one column, as its `encode` takes them; NaN is missing."""
+    array = _array(column, _cells(cells, slice(None)), unreadable)
+    return values_of(column, array, "table", unreadable=unreadable)
+
+
 def sliced(batch: Any, dim: int) -> Iterator[Any]:
     """Yield a batch in pieces of moderate size."""
     rows = rows_per_block(dim)
@@ -209,7 +254,9 @@ def _person_array(name: str, cells: Any, unreadable: str) -> Any:
 def _own_type(cells: Any) -> Any:
     """Return cells of their own types where a library has put several into categories."""
     categories = getattr(getattr(cells.dtype, "categories", None), "dtype", None)
-    return cells.astype(object) if categories == np.dtype(object) else cells
+    if categories == np.dtype(object):
+        return cells.astype(object)
+    return np.asarray(cells) if getattr(categories, "kind", "") == "c" else cells
 
 
 def _of_cells(cells: Any, name: str) -> Any:
@@ -222,7 +269,8 @@ def _of_cells(cells: Any, name: str) -> Any:
         else:  # the index of a frame is not part of a record
             array = pa.array(cells, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise RecordError(f"table: column {name!r} is {cells.dtype}") from None
+        # Not the dtype: that of texts has the length of the longest one.
+        raise RecordError(f"table: column {name!r} is {cells.dtype.type.__name__}") from None
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
@@ -232,4 +280,5 @@ BATCH_READERS: dict[str, Callable[[Any, Selection], Iterator[Any]]] = {
     "arrow": stream_batches,
     "sparse": sparse_batches,
     "rows": list_batches,
+    "joined": joined_batches,
 }

@@ -321,6 +321,19 @@ def rows_per_block(dim: int) -> int:
     return max(1, BLOCK_VALUES // dim, min(WIDE_ROWS, 8 * BLOCK_VALUES // dim))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Joined:
+    """A table in memory, and the cells of one more column: of the kind "joined".
+
+    A schema reads both as one table. `cells` are an array (n,) or a Series, by place and not by
+    index.
+    """
+
+    table: Any  # a Table
+    name: str
+    cells: Any
+
+
 class FoundName(str):
     """A name that stands in the first line of a text file, and that nobody stated.
 

@@ -21,11 +21,21 @@ from privsketch.facts.schema import Schema
 from privsketch.tables.device import is_device_table
 from privsketch.tables.files import expanded, require_new
 from privsketch.tables.marks import Noter
-from privsketch.tables.memory import Selection
+from privsketch.tables.memory import Joined, Selection
 from privsketch.tables.untyped.format import FileFormat
 
 Kind = Literal[
-    "path", "array", "pandas", "arrow", "dask", "spark", "sparse", "rows", "parts", "other"
+    "path",
+    "array",
+    "pandas",
+    "arrow",
+    "dask",
+    "spark",
+    "sparse",
+    "rows",
+    "parts",
+    "joined",
+    "other",
 ]
 
 
@@ -293,6 +303,8 @@ def kind_of(data: Any) -> Kind:
     pandas, sparse = sys.modules.get("pandas"), sys.modules.get("scipy.sparse")
     if pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series):
         return "pandas"
+    if isinstance(data, Joined):
+        return "joined"
     if _is_spark(type(data)):  # before Arrow: its stream would bring all records to the driver
         return "spark"
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):

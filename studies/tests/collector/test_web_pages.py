@@ -7,9 +7,12 @@ import re
 import sys
 import time
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
+import privsketch as ps
 from privsketch_studies import CollectorError
 from privsketch_studies.collector import (
     JobQueue,
@@ -272,6 +275,65 @@ def test_the_page_of_a_study_says_what_is_expected_and_who_has_reported(world, n
     assert total.content == world.ask("north", "GET", "/studies/heart/total").content
     assert north.get("/studies/heart/design.json").content == DESIGN.to_bytes()
     assert "south" in olga.text("/studies/heart").partition("Next steps of others")[2]
+
+
+def test_a_design_for_regression_has_no_number_of_components(world, olga):
+    design = ps.Design.plan(
+        task="regression",
+        target="systolic",
+        domain=ps.Box([0, 0], [100, 200], columns=["age", "systolic"]),
+        budget=ps.Budget(1.0, 1e-6),
+        n_records=5000,
+        random_state=0,
+    )
+    make_study(world.store, "line", design.to_bytes(), owner="olga")
+    world.add("west", "site", study="line")
+    assert "of what the other columns tell about the target" in olga.text("/studies/line")
+    records = np.random.default_rng(0).uniform([0, 0], [100, 200], size=(5000, 2))
+    sketch = ps.sketch(records, design, source="west")
+    assert world.push("west", sketch.to_bytes(), "line").status_code == 201
+    form = olga.text("/studies/line/models")
+    assert 'min="1" max="40" value=""' in form
+    assert "Principal components" in form
+    assert "Find the number of clusters" not in form
+    olga.post("/studies/line/models", task="pca", number="")
+    assert "says no number" in olga.wait("/studies/line/models/pca/default")
+    olga.post("/studies/line/models", task="pca", number="1")
+    assert "says no number" not in olga.wait("/studies/line/models/pca/1")
+    assert '<option value="2" selected>systolic</option>' in form
+    assert "Means and shares by" not in form  # no column has labels
+    for number, name in (("2", "systolic"), ("1", "age")):
+        olga.post("/studies/line/models", task="regression", number=number)
+        assert "What it cost" in olga.wait(f"/studies/line/models/regression/{number}")
+        model = olga.get(f"/studies/line/models/regression/{number}/model.json")
+        assert ps.RegressionModel.from_bytes(model.content).target == name
+    assert "Regression, of systolic" in olga.text("/studies/line/models")
+    for number in ("3", "0", "x"):
+        answer = olga.post("/studies/line/models", task="regression", number=number)
+        assert answer.status_code == 422
+
+
+def test_labels_have_classifiers_and_groups(world, olga):
+    schema = ps.Schema([ps.Number("age", 0, 100), ps.Category("ward", ["a", "b"])])
+    design = ps.Design.plan(
+        task="classification", domain=schema, budget=ps.Budget(5.0, 1e-6), n_records=5000
+    )
+    make_study(world.store, "ward", design.to_bytes(), owner="olga")
+    world.add("west", "site", study="ward")
+    rng = np.random.default_rng(0)
+    records = np.column_stack([rng.uniform(0, 100, 5000), rng.integers(2, size=5000)])
+    table = pa.table(
+        {"age": records[:, 0], "ward": np.array(["a", "b"])[records[:, 1].astype(int)]}
+    )
+    sketch = ps.sketch(table, design, source="west")
+    assert world.push("west", sketch.to_bytes(), "ward").status_code == 201
+    for task, number, words in (
+        ("regression", "2", "not odds ratios"),
+        ("summary", "2", "of all records and by ward"),
+        ("summary", "", "Means and shares"),
+    ):
+        olga.post("/studies/ward/models", task=task, number=number)
+        assert words in olga.wait(f"/studies/ward/models/{task}/{number or 'default'}")
 
 
 def test_refused_uploads_are_told_in_words(north):

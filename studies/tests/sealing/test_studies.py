@@ -27,6 +27,7 @@ from studies.tests.sealed import (
     DESIGN,
     GAUSSIAN,
     PURE,
+    REGRESSION,
     REPLACE,
     People,
     cast,
@@ -87,7 +88,11 @@ def test_the_total_is_the_sum_of_ballots_bit_for_bit(n_tellers):
         assert found.holders == (0, 1, 2, 3)
 
 
-@pytest.mark.parametrize("design", [GAUSSIAN, PURE, REPLACE], ids=["gaussian", "pure", "replace"])
+@pytest.mark.parametrize(
+    "design",
+    [GAUSSIAN, PURE, REPLACE, REGRESSION],
+    ids=["gaussian", "pure", "replace", "regression"],
+)
 def test_a_study_without_noise_gives_the_sketch_of_all_records(design):
     people = People(design=design)
     study = people.open_study()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from privsketch._base.types import Floats
     from privsketch.design.recipe import Design
     from privsketch.models.base import Model
+    from privsketch.models.classifier import ClassifierModel
+    from privsketch.models.regression import RegressionModel
     from privsketch.signing.keys import PublicKey
     from privsketch.sketching.sketch import Sketch
 
@@ -83,11 +85,18 @@ def model_facts(model: Model) -> dict[str, Any]:
 
 
 def _results(model: Model) -> list[dict[str, Any]]:
-    """Return one object for each cluster, Gaussian or component."""
+    """Return one object for each cluster, Gaussian, component, coefficient, mean or share."""
+    from privsketch.models.classifier import ClassifierModel
     from privsketch.models.clusters import ClusterModel
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
+    from privsketch.models.regression import RegressionModel
+    from privsketch.models.summary import SummaryModel
 
+    if isinstance(model, SummaryModel):
+        return model.results()
+    if isinstance(model, RegressionModel | ClassifierModel):
+        return _coefficients(model)
     if isinstance(model, PCAModel):
         names, steps = model.loadings()
         shares = model.explained_variance_ratio
@@ -106,6 +115,33 @@ def _results(model: Model) -> list[dict[str, Any]]:
     return [
         {"weight": weight, "values": value, "standard_errors": spread}
         for weight, value, spread in zip(weights, values, spreads, strict=True)
+    ]
+
+
+def _coefficients(model: RegressionModel | ClassifierModel) -> list[dict[str, Any]]:
+    """Return an object for each coefficient of each class; NaN where noise leaves no number."""
+    import numpy as np
+
+    from privsketch.models.regression import RegressionModel
+
+    intervals = model.interval().reshape(-1, len(model.names), 2)
+    stated = np.nan if model.estimate is None else model.estimate.reshape(-1, len(model.names))
+    estimates = np.where(np.isnan(intervals[..., 0]), np.nan, stated)
+    classes = (None,) if isinstance(model, RegressionModel) else model.part_names
+    coefs = model.coef.reshape(-1, len(model.names))
+    return [
+        {
+            **({} if label is None else {"label": label}),
+            "name": name,
+            "estimate": estimates[part, place],
+            "low": intervals[part, place, 0],
+            "high": intervals[part, place, 1],
+            "against": model.against[place] or None,
+            "identified": model.identified[place],
+            "coef": coefs[part, place],
+        }
+        for part, label in enumerate(classes)
+        for place, name in enumerate(model.names)
     ]
 
 

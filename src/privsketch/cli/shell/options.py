@@ -125,6 +125,9 @@ class _BudgetOption(click.Option):
             raise
 
 
+NEIGHBOURS = choice(
+    "--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."
+)
 BUDGET = (
     click.option(
         "--epsilon", cls=_BudgetOption, type=EPSILON, required=True, help="Privacy budget."
@@ -136,7 +139,7 @@ BUDGET = (
         required=True,
         help="Use 0 for pure differential privacy.",
     ),
-    choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."),
+    NEIGHBOURS,
 )
 _FILES = (
     click.option(
@@ -227,21 +230,35 @@ _ENGINE = (
 SOURCE = click.option(
     "--source", help="Name of this set of records; the output's name if left out."
 )
+_COMPONENT_TASKS = ("kmeans", "gaussian-mixture", "pca")
 _STUDY = (
     choice(
         "--task",
-        ["kmeans", "gaussian-mixture", "pca"],
+        [*_COMPONENT_TASKS, "regression", "classification"],
         help="What will be learned; a sketch for clusters serves mixtures and the other way "
-        "round, with less certainty. Principal components (pca) need --ball.",
+        "round, with less certainty. Principal components (pca) need --ball or --schema, "
+        "classification --schema.",
     ),
     click.option(
         "-k",
         "--components",
         "n_components",
         type=int,
-        required=True,
         help="Number of clusters, Gaussians or principal components to plan for; the largest "
-        "likely for -k auto.",
+        "likely for -k auto. Regression and classification have none.",
+    ),
+    click.option(
+        "--target",
+        metavar="COLUMN",
+        help="For regression and classification: the column to predict, which gets less noise. If "
+        "left out, any column can be predicted.",
+    ),
+    choice(
+        "--clip",
+        ["corner", "uniform"],
+        help="For regression and classification: the ball that records are moved into. corner "
+        "holds all of them; uniform is smaller, with less noise, and bends coefficients.",
+        open=True,
     ),
     click.option(
         "--covariance-type",
@@ -443,6 +460,8 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         import privsketch as ps
 
+        if rest["n_components"] is None and rest["task"] in _COMPONENT_TASKS:
+            raise click.MissingParameter(param_hint="'-k' / '--components'", param_type="option")
         names = listed_names(columns)
         if schema is not None and (names is not None or dim is not None):
             raise click.UsageError("--schema names the columns; leave --columns and --dim out")

@@ -248,7 +248,7 @@ def without_each_block(
     return list(zip(parts_of(waves.ends), others, strict=True))
 
 
-def moments(
+def mixture_moments(
     frequencies: Floats, gaussians: Gaussians, layout: Layout | None = None
 ) -> NDArray[np.complex128]:
     """Return the moments of the whole mixture, (m,)."""

@@ -47,7 +47,7 @@ from privsketch.learning.mixture.gaussians import (
     make_sums,
     make_waves,
     merge_pairs,
-    moments,
+    mixture_moments,
     with_labels,
 )
 from privsketch.learning.mixture.prior import Prior
@@ -452,7 +452,7 @@ class Distortion:
         """
         kind = gaussians.covariance_type
         if self.layout is None or not any(block.spread for block in self.layout.blocks):
-            return moments(order * frequencies, gaussians, self.layout)
+            return mixture_moments(order * frequencies, gaussians, self.layout)
         waves = self.kept.get(order)
         if waves is None:
             waves = make_waves(order * frequencies, kind, self.layout)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch.design.pca import HOPELESS_LOSS
+from privsketch.design.recipe import Design
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
@@ -38,10 +39,11 @@ def learn_pca(
     Parameters
     ----------
     sketch : Sketch
-        Sketch of a design with task="pca": one holder's, or several merged.
+        Sketch of a design with task="pca", "regression" or "classification": one holder's, or
+        several merged.
     n_components : int or "auto", optional
-        The number that the design was planned for if left out. "auto" counts the components that
-        stand out of the noise, at most twice the planned number or three more.
+        The number that the design was planned for if left out, where it has one. "auto" counts
+        the components that stand out of the noise, at most twice the planned number or three more.
     method : {"auto", "burer-monteiro", "convex"}
         How a matrix is fitted to what was released. "auto" takes the eigenvectors of
         second moments with Gaussian noise, and a fit of low rank otherwise; "convex" needs
@@ -67,7 +69,7 @@ def learn_pca(
     design = sketch.design
     problem = problem_of_pca(sketch)
     if n_components is None:
-        n_components = design.n_components
+        n_components = _planned_number(design)
     check_choices(n_components, method)
     number = None if isinstance(n_components, str) else int(n_components)
     if number is not None:
@@ -78,9 +80,19 @@ def learn_pca(
         number,
         public_generator(seed, Purpose.PCA_DECODER),
         method=method,
-        planned_components=design.n_components,
+        planned_components=design.n_components or design.dim,
     )
     return _as_model(sketch, solution)
+
+
+def _planned_number(design: Design) -> int:
+    """Return the number of components that a design was planned for; some have none."""
+    if design.n_components == 0:
+        raise ParameterError(
+            f"n_components: the design is for `task={design.task!r}` and says no number; state it, "
+            "or 'auto'"
+        )
+    return design.n_components
 
 
 def check_choices(n_components: int | str, method: str) -> None:

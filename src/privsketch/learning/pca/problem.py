@@ -222,10 +222,10 @@ PCAProblem = QuadraticProblem | MomentProblem
 def problem_of_pca(sketch: Sketch) -> PCAProblem:
     """Return the sketch as a problem for learners of principal components."""
     design = sketch.design
-    if not design.mapping.for_components:
+    if "pca" not in design.mapping.tasks:
         raise ParameterError(
-            f"this sketch has {design.feature_map!r} features, which tell clusters and mixtures; "
-            "plan a design with `task='pca'` for principal components"
+            f"this sketch has {design.feature_map!r} features, which are not for principal "
+            "components; plan a design with `task='pca'`"
         )
     radius = float(design.domain.half_widths[0])
     released = sketch.record_sums()

@@ -20,7 +20,7 @@ from privsketch._base.errors import MergeError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
-from privsketch.features.contribution import Contribution
+from privsketch.features.masks import Contribution
 from privsketch.pages.comparison.against import (
     SourceFit,
     cluster_shares,

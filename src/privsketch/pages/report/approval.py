@@ -27,12 +27,19 @@ def design_facts(design: Design) -> list[tuple[str, str]]:
             "what is released",
             f"a sketch of {count_text(design.n_values, 'noisy number')}{count}",
         ),
-        ("to learn", count_text(design.n_components, _PARTS[design.task])),
+        ("to learn", _to_learn(design)),
         ("design", design.fingerprint),
     ]
     if design.schema is not None:
         facts.insert(2, ("columns read", ", ".join(design.schema.names)))
     return facts
+
+
+def _to_learn(design: Design) -> str:
+    """Return a number of components, or the task and its target."""
+    if design.task in _PARTS:
+        return count_text(design.n_components, _PARTS[design.task])
+    return f"{design.task} of {design.target or 'any column'}"
 
 
 def approval_page(

@@ -7,6 +7,7 @@ with the model. The file loads nothing.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from importlib.util import find_spec
 from typing import Any
@@ -14,9 +15,14 @@ from typing import Any
 from privsketch._base.errors import ParameterError
 from privsketch._base.formats import INSECURE, write_file
 from privsketch.facts.budget import number_text
+from privsketch.facts.schema import Schema
+from privsketch.models.classifier import ClassifierModel
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
+from privsketch.models.linear import LinearModel
 from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.models.regression import RegressionModel
+from privsketch.models.summary import SummaryModel
 from privsketch.pages.report.centers import center_content, center_facts
 from privsketch.pages.report.clusters import cluster_content
 from privsketch.pages.report.components import pca_content
@@ -27,11 +33,20 @@ from privsketch.pages.report.cost import (
     several_records,
     steps_of,
 )
+from privsketch.pages.report.regression import classifier_content, regression_content
 from privsketch.pages.report.rendering import Content, render
+from privsketch.pages.report.summary import summary_content
 from privsketch.sketching.sketch import Sketch
 
 PAGE_VERSION = 2  # version of the content and layout of pages, in their footer
-Model = ClusterModel | GaussianMixtureModel | PCAModel
+Model = (
+    ClusterModel
+    | GaussianMixtureModel
+    | PCAModel
+    | RegressionModel
+    | ClassifierModel
+    | SummaryModel
+)
 
 
 def report(
@@ -44,7 +59,8 @@ def report(
 
     Parameters
     ----------
-    model : ClusterModel, GaussianMixtureModel, PCAModel or fitted estimator
+    model : ClusterModel, GaussianMixtureModel, PCAModel, RegressionModel or ClassifierModel
+        Or a SummaryModel, or a fitted estimator.
     path : str or path
         File to write; an existing file is replaced.
     sketch : Sketch, optional
@@ -117,10 +133,16 @@ def report_page(
             )
         if isinstance(model, PCAModel):
             content = pca_content(model, sketch, with_plots=with_plots)
+        elif isinstance(model, RegressionModel):
+            content = regression_content(model, sketch, with_plots=with_plots)
+        elif isinstance(model, SummaryModel):
+            content = summary_content(model, sketch)
+        elif isinstance(model, ClassifierModel):
+            content = classifier_content(model, sketch, with_plots=with_plots)
         else:
             content = cluster_content(model, sketch, with_plots=with_plots)
         values = _sketch_values(model, sketch, content)
-    receipt, schema = model.receipt, model.schema
+    receipt, schema = model.receipt, _described_schema(model, sketch)
     missing = "" if schema is None else "; ".join(schema.missing_words())
     return render(
         content.template,
@@ -133,6 +155,7 @@ def report_page(
         insecure=not receipt.is_private,
         releases=leaves(receipt),
         schema=schema,
+        unit_words=_unit_words(model, schema),
         missing=missing[:1].upper() + missing[1:],
         with_plots=with_plots,
         day=datetime.now(UTC).date() if day is None else day,
@@ -140,6 +163,23 @@ def report_page(
         **content.values,
         **values,
     )
+
+
+def _described_schema(model: Model, sketch: Sketch | None) -> Schema | None:
+    """Return what was stated about the table: of linear models, predictors and the target."""
+    if not isinstance(model, LinearModel):
+        return model.schema
+    if sketch is not None:
+        return sketch.design.schema
+    if model.schema is None or model.target_schema is None:
+        return None
+    return replace(model.schema, columns=(*model.target_schema.columns, *model.schema.columns))
+
+
+def _unit_words(model: Model, schema: Schema | None) -> str:
+    """Return what is protected; a linear model does not know how many rows of a person count."""
+    is_partial = isinstance(model, LinearModel) and schema is not None and schema.person is None
+    return model.receipt.unit if schema is None or is_partial else schema.unit_words()
 
 
 def _title(model: Model, content: Content) -> str:

@@ -103,11 +103,12 @@ class Content:
 
 @dataclass(frozen=True)
 class Plots:
-    """Plots under one heading; `is_row` puts as many side by side as fit."""
+    """Plots under one heading; `is_row` puts as many side by side as fit, `note` is below them."""
 
     heading: str
     svgs: tuple[Markup, ...]
     is_row: bool = False
+    note: str = ""
 
 
 def svg_of(figure: Any, name: str, title: str) -> Markup:

@@ -52,7 +52,10 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose rows are folded on phones, and everywhere if `is_folding`."""
+    """A table whose rows are folded on phones, and everywhere if `is_folding`.
+
+    `group_note` stands behind the headings of groups, and says what their cells are.
+    """
 
     caption: str
     corner: str
@@ -60,6 +63,7 @@ class Table:
     rows: tuple[TableRow, ...]
     is_folding: bool = False
     is_narrow: bool = False
+    group_note: str = ""
 
     @property
     def classes(self) -> str:
@@ -200,7 +204,7 @@ def _table(parts: Parts, rows: Sequence[Row], caption: str, *, fields_are_rows: 
         group = row.category
         lines.append(TableRow(name, row.cells, group if is_new else "", is_label=bool(group)))
     is_folding = parts.size > MAX_PART_COLUMNS
-    return Table(caption, parts.noun, tuple(numbers), tuple(lines), is_folding)
+    return Table(caption, parts.noun, tuple(numbers), tuple(lines), is_folding, group_note="shares")
 
 
 def tone_table(

@@ -20,6 +20,7 @@ import numpy as np
 from privsketch._base.errors import ParameterError, RecordError
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
+from privsketch.design.validity import is_smaller_ball
 from privsketch.facts.columns import Column, Cycle, Number
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
@@ -81,7 +82,7 @@ def check(
     if table.unreadable == "missing" and domain is not None:
         schema = replace(schema, unreadable=table.unreadable)
     asked = names if table.columns is None else tuple(table.columns)
-    look = _Look(schema, domain)
+    look = _Look(schema, domain, _ball_of(design))
     named = () if asked is None else tuple(name for name in asked if isinstance(name, str))
     available = None if asked is None else _available(table)
     refusals = []
@@ -151,6 +152,14 @@ def _wanted(
     return Schema(tuple(numbers), missing="center" if to_center else "error"), given, names
 
 
+def _ball_of(design: Any) -> Ball | None:
+    """Return the ball that encoded records are moved into, if it does not hold all of them."""
+    if not isinstance(design, Design) or design.schema is None:
+        return None
+    ball, domain = design.schema.ball, design.domain
+    return domain if isinstance(domain, Ball) and is_smaller_ball(domain, ball) else None
+
+
 def _available(table: Table) -> list[str] | None:
     """Return names that all parts of a table have whose names are known before a record is."""
     known = [names for names, _ in column_names(table, table.format) if names]
@@ -172,8 +181,8 @@ def _absent(name: str, available: Sequence[str]) -> str:
 class _Look:
     """Counts of a table while it is read."""
 
-    def __init__(self, schema: Schema, domain: Domain | None) -> None:
-        self._schema, self._domain = schema, domain
+    def __init__(self, schema: Schema, domain: Domain | None, ball: Ball | None = None) -> None:
+        self._schema, self._domain, self._ball = schema, domain, ball
         self.absent: set[str] = set()
         self.has_person = schema.person is not None
         self._cells = {column.name: CellCounts(column) for column in schema.columns}
@@ -223,6 +232,8 @@ class _Look:
             points.append(rows.values)
         if isinstance(self._domain, Ball) and len(points) == len(self._schema.columns):
             outside = self._outside_ball(points)
+        if self._ball is not None and len(points) == len(self._schema.columns):
+            outside |= self._outside_smaller_ball(self._ball, points)
         if self.has_person and not self._person_fault:
             kept = self._add_persons(batch.column(self._schema.person), kept)
         self._n_kept += int(kept.sum())
@@ -235,6 +246,14 @@ class _Look:
         with np.errstate(over="ignore", invalid="ignore"):
             far = np.sqrt(np.nansum(np.square(shifted), axis=1)) > self._domain.radius
         return np.asarray(far, dtype=np.bool_)
+
+    def _outside_smaller_ball(self, ball: Ball, points: list[Floats]) -> Bits:
+        """Return which records lie outside once they are encoded; missing values count nothing."""
+        squares = np.zeros(len(points[0]))
+        for column, values in zip(self._schema.columns, points, strict=True):
+            shifted = column.encode(column.encodable(values)) - column.center[:, np.newaxis]
+            squares += np.nansum(np.square(shifted), axis=0)
+        return np.asarray(np.sqrt(squares) > ball.radius, dtype=np.bool_)
 
     def _add_persons(self, array: Any, kept: Bits) -> Bits:
         try:

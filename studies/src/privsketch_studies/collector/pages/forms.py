@@ -28,6 +28,7 @@ from privsketch_studies.collector.pages.access import (
 )
 from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD, MAX_SIGNATURE
 from privsketch_studies.collector.pages.jobs import (
+    COLUMN_TASKS,
     COMPARE,
     MAX_AT_ONCE,
     MAX_NUMBER,
@@ -35,7 +36,7 @@ from privsketch_studies.collector.pages.jobs import (
     JobRequest,
 )
 from privsketch_studies.collector.pages.rendering import page
-from privsketch_studies.collector.pages.routes import jobs_of, people_page
+from privsketch_studies.collector.pages.routes import groups_of, jobs_of, people_page, targets_of
 from privsketch_studies.collector.web.access import CurrentCollector, Digest, RateLimits, StudyName
 from privsketch_studies.errors import CollectorError
 
@@ -123,8 +124,8 @@ async def learn(request: Request, study: StudyName, visit: CurrentVisit) -> Resp
     task = text_of(form, "task")
     if task not in TASKS:
         raise ParameterError("task: expected one of the tasks in the form")
-    numbers = _numbers(form, task)
     head = await run_in_threadpool(views.head_of, visit.collector, visit.member, study)
+    numbers = _places(form, task, head) if task in COLUMN_TASKS else _numbers(form, task)
     if head.total is None:
         raise CollectorError("there is no total yet", "unknown")
     jobs = jobs_of(request)
@@ -136,6 +137,17 @@ async def learn(request: Request, study: StudyName, visit: CurrentVisit) -> Resp
         return _redirect(f"/studies/{study}/models")
     name = "default" if numbers[0] is None else numbers[0]
     return _redirect(f"/studies/{study}/models/{task}/{name}")
+
+
+def _places(form: FormData, task: str, head: views.Head) -> list[int | str | None]:
+    """Return the place of the column that a regression explains, or that has groups, if any."""
+    columns = targets_of(head) if task == "regression" else groups_of(head)
+    text = text_of(form, "number")
+    if text == "" and (task == "summary" or head.study.design.target is not None):
+        return [None]
+    if not (text.isascii() and text.isdigit()) or int(text) not in columns:
+        raise ParameterError("column: expected one of the columns in the form")
+    return [int(text)]
 
 
 def _numbers(form: FormData, task: str) -> list[int | str | None]:

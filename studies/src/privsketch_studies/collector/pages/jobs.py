@@ -21,7 +21,8 @@ from typing import Any
 from privsketch_studies.collector.web.limits import LOGGER
 from privsketch_studies.errors import CollectorError
 
-TASKS = ("kmeans", "gaussian-mixture", "pca")
+TASKS = ("kmeans", "gaussian-mixture", "pca", "regression", "summary")
+COLUMN_TASKS = ("regression", "summary")  # their number is the place of a column, from 1
 COMPARE = "compare"
 MAX_NUMBER = 40  # of clusters or components
 MAX_AT_ONCE = 8  # jobs of one form
@@ -35,7 +36,11 @@ _COMMAND = (sys.executable, "-P", "-m", "privsketch_studies.collector.pages.lear
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What to learn, in which study, from which uploads (their digests, in order)."""
+    """What to learn, in which study, from which uploads (their digests, in order).
+
+    `number` is that of components. Of a regression it is the place of the target among the columns,
+    from 1, and of a summary that of the column with the groups.
+    """
 
     study: str
     parts: tuple[str, ...]

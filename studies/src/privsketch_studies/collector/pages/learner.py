@@ -91,16 +91,43 @@ def _learn(total: Sketch, task: str, number: int | str | None) -> Any:
         raise ParameterError("number", number, "expected a number; auto is for clusters")
     if task == "gaussian-mixture":
         return ps.learn_gaussian_mixture(total, number)
+    if task in ("regression", "summary"):
+        return _learn_of_column(total, task, number)
     return ps.learn_pca(total, number)
+
+
+def _learn_of_column(total: Sketch, task: str, place: int | None) -> Any:
+    """Learn what goes with a column, or means by its labels; flags and categories have classes."""
+    import privsketch as ps
+    from privsketch.facts.labels import Labelled
+
+    schema = total.design.schema
+    names = (total.design.columns or ()) if schema is None else schema.names
+    name = None if place is None else names[place - 1]
+    if task == "summary":
+        return ps.learn_summary(total, by=name)
+    target = total.design.target if name is None else name
+    columns = () if schema is None else schema.columns
+    if any(c.name == target and isinstance(c, Labelled) for c in columns):
+        return ps.learn_classifier(total, target)
+    return ps.learn_regression(total, target)
 
 
 def _facts(model: Any) -> dict[str, Any]:
     """Return what a list of models shows of one."""
+    from privsketch.models.linear import LinearModel
+    from privsketch.models.summary import SummaryModel
+
     ratio = getattr(model, "cost_ratio", None)
-    number = getattr(model, "n_clusters", None) or model.n_components
     misfit = getattr(model, "misfit", None)
+    if isinstance(model, SummaryModel):
+        number: int | str = "all" if model.by is None else f"by {model.by}"
+    elif isinstance(model, LinearModel):
+        number = f"of {model.target}"
+    else:
+        number = int(getattr(model, "n_clusters", None) or model.n_components)
     return {
-        "number": int(number),
+        "number": number,
         "cost_ratio": None if ratio is None else list(ratio.texts),
         "misfit": None if misfit is None else f"{misfit:.2f}",
         "concerns": list(model.concerns),

@@ -10,6 +10,8 @@ from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
 from privsketch._base.formats import canonical_json
+from privsketch.facts.columns import Cycle
+from privsketch.facts.labels import Labelled
 from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.collector import Collector
 from privsketch_studies.collector.events import events_of
@@ -22,7 +24,13 @@ from privsketch_studies.collector.pages.access import (
 )
 from privsketch_studies.collector.pages.commands import commands_of
 from privsketch_studies.collector.pages.fields import DESIGN_FIELD, KEY_FIELD
-from privsketch_studies.collector.pages.jobs import COMPARE, JobQueue, JobRequest, LearningJob
+from privsketch_studies.collector.pages.jobs import (
+    COLUMN_TASKS,
+    COMPARE,
+    JobQueue,
+    JobRequest,
+    LearningJob,
+)
 from privsketch_studies.collector.pages.rendering import download, page, style_sheet
 from privsketch_studies.collector.pages.words import TASK_NAMES
 from privsketch_studies.collector.progress import SETTLE_ALARM, progress_of
@@ -30,8 +38,8 @@ from privsketch_studies.collector.web.access import CurrentCollector, Digest, St
 from privsketch_studies.errors import CollectorError
 
 pages = APIRouter(include_in_schema=False)
-Task = Annotated[str, Path(pattern=r"^(kmeans|gaussian-mixture|pca)$")]
-Number = Annotated[str, Path(pattern=r"^([1-9][0-9]?|auto|default)$")]
+Task = Annotated[str, Path(pattern=r"^(kmeans|gaussian-mixture|pca|regression|summary)$")]
+Number = Annotated[str, Path(pattern=r"^([1-9][0-9]{0,3}|auto|default)$")]
 _REFRESH_SECONDS = 2
 
 
@@ -51,7 +59,7 @@ Head = Annotated[views.Head, Depends(head_of)]
 
 
 def number_of(text: str) -> int | str | None:
-    """Return the number of clusters in an address: a number, "auto", or None for the default."""
+    """Return the number in an address: a number, "auto", or None for the default."""
     return None if text == "default" else text if text == "auto" else int(text)
 
 
@@ -190,6 +198,8 @@ def models(request: Request, visit: CurrentVisit, head: Head, queue: Jobs) -> Re
         jobs=jobs,
         refresh=_REFRESH_SECONDS if is_waiting else None,
         tasks=_tasks(head),
+        targets=targets_of(head),
+        groups=groups_of(head),
     )
 
 
@@ -206,9 +216,32 @@ def _order(job_request: JobRequest) -> int:
 
 
 def _tasks(head: views.Head) -> dict[str, str]:
-    """Return the tasks that sketches of the design can be used for, with their names."""
-    is_pca = head.study.design.mapping.for_components
-    return {name: text for name, text in TASK_NAMES.items() if (name == "pca") == is_pca}
+    """Return the tasks with a number that sketches of the design can be used for, with names."""
+    tasks = head.study.design.mapping.tasks
+    return {
+        name: text
+        for name, text in TASK_NAMES.items()
+        if name in tasks and name not in COLUMN_TASKS
+    }
+
+
+def targets_of(head: views.Head) -> dict[int, str]:
+    """Return the columns that a regression can explain, by their place; none for other sketches."""
+    design = head.study.design
+    if "regression" not in design.mapping.tasks:
+        return {}
+    if design.schema is None:
+        return dict(enumerate(design.columns or (), 1))
+    columns = enumerate(design.schema.columns, 1)
+    return {place: column.name for place, column in columns if not isinstance(column, Cycle)}
+
+
+def groups_of(head: views.Head) -> dict[int, str]:
+    """Return the columns whose labels can be groups, by their place."""
+    schema = head.study.design.schema
+    columns = () if schema is None else schema.columns
+    places = [place for place, c in enumerate(columns, 1) if isinstance(c, Labelled)]
+    return {place: columns[place - 1].name for place in places if targets_of(head)}
 
 
 @pages.get("/studies/{study}/models/{task}/{number}")

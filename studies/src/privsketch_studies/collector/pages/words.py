@@ -15,6 +15,8 @@ TASK_NAMES = {
     "kmeans": "Clusters",
     "gaussian-mixture": "Gaussian mixture",
     "pca": "Principal components",
+    "regression": "Regression",
+    "summary": "Means and shares",
 }
 # By the state of a study: a tone of the style sheet, a word, and a sentence.
 STATES = {

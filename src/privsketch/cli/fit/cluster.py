@@ -9,46 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch._base.errors import PrivsketchError
 from privsketch._base.plugins import plugin_names
-from privsketch.cli.forecast import Study, forecast_facts, forecast_text
-from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.fit.forecast import Study, forecast_facts, forecast_text
+from privsketch.cli.fit.run import Outputs, fit_options, opened_table
 from privsketch.cli.shell.options import (
     BUDGET,
     DOMAIN,
-    MISSING,
     PATH,
-    SOURCE,
-    SPEND_AGAIN,
-    THREADS,
     NumberOrAuto,
     PartName,
     TableOptions,
     domain_of,
-    dry_run,
-    ledger_options,
     stated_domain,
     stated_engine,
-    table_options,
     with_options,
-    with_unreadable,
 )
-from privsketch.cli.shell.output import (
-    caution_decimals,
-    note,
-    require_available,
-    require_distinct,
-    require_file,
-    required_output,
-    say,
-    say_cautions,
-    say_source,
-    say_written,
-    source_name,
-    write,
-)
+from privsketch.cli.shell.output import caution_decimals, say, say_cautions
 from privsketch.cli.shell.settings import OF_DESIGNS, method_settings, stated_settings
-from privsketch.cli.shell.spending import Spending, end_dry_run, say_remaining, track_spending
+from privsketch.cli.shell.spending import Spending, end_dry_run, track_spending
 from privsketch.facts.budget import checked_source
 
 if TYPE_CHECKING:
@@ -120,31 +98,9 @@ class _MethodOption(click.Option):
 )
 @method_settings
 @click.option(
-    "--records",
-    "n_records",
-    type=float,
-    help="Public order of magnitude of the number of records; it is never taken from the files.",
-)
-@click.option("--columns", help="Columns that make a record, in order: a,b,c. All if left out.")
-@table_options
-@MISSING
-@THREADS
-@click.option(
     "--seed", "random_state", type=int, help="Seed of public randomness; noise has no seed."
 )
-@SOURCE
-@ledger_options
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    help="File of the model, JSON; - for standard output. Needed unless --dry-run is there.",
-)
-@click.option("--report", type=PATH, help="File of an HTML report.")
-@click.option("--title", help="Title of the report.")
-@dry_run("Say which method would be used and what it would cost, without reading a record.")
-@SPEND_AGAIN
-@JSON
+@fit_options("Say which method would be used and what it would cost, without reading a record.")
 def cluster(
     stated: TableOptions,
     box: tuple[str, str] | None,
@@ -182,18 +138,14 @@ def cluster(
     """
     with track_spending(adaptive=True) as spending:
         import privsketch as ps
-        from privsketch._base.formats import write_file
         from privsketch.facts.schema import schema_of
-        from privsketch.ledger.entry import cost_of_budget, counted_refusals, writing_to
-        from privsketch.tables.carried import RecordFiles
+        from privsketch.ledger.entry import cost_of_budget, writing_to
 
         # Learn what is wrong before anything is spent.
-        if not dry_run:
-            _require_outputs(stated, required_output(output), report, force)
+        outputs = Outputs.of(output, report, title, source, dry_run=dry_run)
+        outputs.require(stated, force, _AGAIN)
         domain = stated_domain(box, ball, center, None, schema)
-        domain, table = with_unreadable(domain, stated.table)
-        with counted_refusals(ledger, what="run"):
-            files = RecordFiles.of(table, carry=None, schema=schema_of(domain))
+        domain, table, files = opened_table(stated, domain, ledger)
         study = Study(
             domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
@@ -217,41 +169,16 @@ def cluster(
                 },
             )
             return
-        output = required_output(output)
-        named = source_name(source, output)
         if schema is None:  # columns that are found by their names are named from here on
             table = table.stating(columns=files.selection.columns or files.selection.names)
         options = {
             "n_threads": n_threads,
-            "source": None if named is None else checked_source(named),
+            "source": None if outputs.source_name is None else checked_source(outputs.source_name),
             "ledger": ledger,
         }
-        with writing_to(str(output)):
+        with writing_to(str(outputs.model)):
             model, released = _run(table, study, loss, choice, options, spending)
-        page = None if report is None else _page(model, released, title)
-        spending.stop.finish()
-        write(model.save, output, spending.mark_begun)
-        spending.mark_written(output)
-        say(model.describe(), output)
-        say_source(source, output, "run on")
-        say_remaining(ledger, output)
-        if files.selection.is_found:
-            note(
-                "names in the header of a text file are not published: state them with --columns "
-                "to have them in the model",
-                output,
-            )
-        say_written(output)
-        if isinstance(page, PrivsketchError):
-            raise page
-        if page is not None and report is not None:
-            write_file(report, page)
-            say(f"written to {report}", output)
-        if wants_json():
-            from privsketch.cli.shell.facts import model_facts
-
-            files_written = [path for path in (output, report) if path]
-            answer(dry_run=False, written=files_written, **model_facts(model))
+        outputs.write(model, released, files, ledger, spending)
 
 
 def _run(
@@ -276,18 +203,6 @@ def _run(
 
         model, released = _learned(table, study, loss, choice, progress, options)
     return replace(model, columns=study.names, reason=choice.reason), released
-
-
-def _page(
-    model: ClusterModel, released: Sketch | None, title: str | None
-) -> bytes | PrivsketchError:
-    """Return the report, or its error: the model was paid for and is kept."""
-    from privsketch.pages.report.html import report_page
-
-    try:
-        return report_page(model, released, title=title).encode("utf-8")
-    except PrivsketchError as error:
-        return error
 
 
 def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
@@ -388,12 +303,3 @@ def _learned(
             cluster_medians, table, int(study.n_clusters), method=choice.method, **facts
         ), None
     return cluster_with(choice, table, int(study.n_clusters), **facts), None
-
-
-def _require_outputs(stated: TableOptions, output: Path, report: Path | None, force: bool) -> None:
-    """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
-    require_file(report, "a report is a page of its own")
-    outputs = [path for path in (output, report) if path is not None]
-    for path in outputs:
-        require_available(path, force, _AGAIN)
-    require_distinct(stated, outputs)

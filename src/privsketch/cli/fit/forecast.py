@@ -1,4 +1,4 @@
-"""What a run of `cluster` is expected to cost and to give, for its dry run: public facts alone."""
+"""What a run is expected to cost and to give, for its dry run: public facts alone."""
 
 from __future__ import annotations
 
@@ -79,13 +79,31 @@ class Study:
         )
 
 
+def sketch_lines(design: Design, n_threads: int | None, said: list[str]) -> list[str]:
+    """Return lines about a sketch of a design, without the cautions that were `said`."""
+    import privsketch as ps
+    from privsketch.design.cautions import describe_design
+
+    told = ps.estimate_cost(design, n_threads=n_threads).describe()
+    return [describe_design(design, shown=said), "", told, ""]
+
+
+def sketch_facts(design: Design, n_threads: int | None) -> dict[str, Any]:
+    """Return the same for machines."""
+    import privsketch as ps
+    from privsketch.cli.shell.facts import design_facts
+
+    planned = design_facts(design)
+    return {
+        "estimate": asdict(ps.estimate_cost(design, n_threads=n_threads)),
+        **{name: planned[name] for name in ("design", "forecast", "noise_std")},
+    }
+
+
 def forecast_text(
     study: Study, choice: Choice, files: Any, n_threads: int | None, said: list[str]
 ) -> str:
     """Forecast a run from public facts, without the cautions that were `said`."""
-    import privsketch as ps
-    from privsketch.design.cautions import describe_design
-
     described, plan = study.domain.describe().splitlines(), study.plan(choice.method)
     reason = f", because {choice.reason}" if choice.reason else ""
     lines = [
@@ -95,9 +113,7 @@ def forecast_text(
         f"cost        at most {study.charged.describe()}",
     ]
     if choice.method == "sketch":
-        design = study.design()
-        told = ps.estimate_cost(design, n_threads=n_threads).describe()
-        lines += ["", describe_design(design, shown=said), "", told, ""]
+        lines += ["", *sketch_lines(study.design(), n_threads, said)]
     elif plan is not None:
         lines.append(f"plan        {plan.describe()}")
     expected = study.expected(choice.method)
@@ -108,8 +124,7 @@ def forecast_text(
 
 def forecast_facts(study: Study, choice: Choice, n_threads: int | None) -> dict[str, Any]:
     """Return the forecast for machines."""
-    import privsketch as ps
-    from privsketch.cli.shell.facts import cost_facts, design_facts
+    from privsketch.cli.shell.facts import cost_facts
 
     plan = study.plan(choice.method)
     facts = {
@@ -119,10 +134,7 @@ def forecast_facts(study: Study, choice: Choice, n_threads: int | None) -> dict[
         "cost": cost_facts(study.charged),
     }
     if choice.method == "sketch":
-        design = study.design()
-        planned = design_facts(design)
-        facts["estimate"] = asdict(ps.estimate_cost(design, n_threads=n_threads))
-        facts |= {name: planned[name] for name in ("design", "forecast", "noise_std")}
+        facts |= sketch_facts(study.design(), n_threads)
     elif plan is not None:
         shares = {name: float(share) for name, share in plan.weights}
         facts["plan"] = {**asdict(plan), "weights": shares}

@@ -1,0 +1,1 @@
+"""Regression and classification from second moments."""

@@ -1,0 +1,1 @@
+"""Commands that turn the table of one holder into a private model."""
