@@ -240,10 +240,10 @@ def test_many_honest_studies_raise_no_alarm():
 @pytest.mark.parametrize(
     "choices",
     [
-        {"feature_map": "one-bit"},
-        {"count": "omitted"},
-        {"masks": "records:0.7"},
-        {"masks": "uniform:40", "n_features": 80},
+        pytest.param({"feature_map": "one-bit"}, marks=pytest.mark.audit),
+        pytest.param({"count": "omitted"}, marks=pytest.mark.audit),
+        pytest.param({"masks": "records:0.7"}, marks=pytest.mark.audit),
+        pytest.param({"masks": "uniform:40", "n_features": 80}, marks=pytest.mark.audit),
         {"budget": ps.Budget(epsilon=1.0)},
         {"budget": ps.Budget(epsilon=1.0, delta=1e-6, neighbours="replace")},
     ],
