@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +20,15 @@ DESIGN = {
 GAUSSIAN = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1, 1e-6), noise="gaussian")
 PURE = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1))
 REPLACE = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1, 1e-6, "replace"), noise="gaussian")
-REGRESSION = ps.Design.plan(
-    task="regression",
-    target="x2",
-    domain=ps.Box(-1, 1, dim=2),
-    budget=ps.Budget(0.1, 1e-6),
-    n_records=1000,
-    random_state=0,
-)
+_LINE: dict[str, Any] = {
+    "task": "regression",
+    "target": "x2",
+    "domain": ps.Box(-1, 1, dim=2),
+    "n_records": 1000,
+    "random_state": 0,
+}
+REGRESSION = ps.Design.plan(**_LINE, budget=ps.Budget(0.1, 1e-6))
+PURE_REGRESSION = ps.Design.plan(**_LINE, budget=ps.Budget(0.1))
 
 
 @dataclass

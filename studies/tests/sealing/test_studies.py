@@ -9,6 +9,7 @@ import pytest
 import privsketch as ps
 import privsketch_studies as studies
 from privsketch import AccessError, BudgetError, FileError, ParameterError, SignatureError
+from privsketch.learning.moments import Moments
 from privsketch.signing import pin, signature_within_rules
 from privsketch_studies import CheckedBallots, StudyError, check_ballots
 from privsketch_studies.sealing import (
@@ -27,6 +28,7 @@ from studies.tests.sealed import (
     DESIGN,
     GAUSSIAN,
     PURE,
+    PURE_REGRESSION,
     REGRESSION,
     REPLACE,
     People,
@@ -90,21 +92,26 @@ def test_the_total_is_the_sum_of_ballots_bit_for_bit(n_tellers):
 
 @pytest.mark.parametrize(
     "design",
-    [GAUSSIAN, PURE, REPLACE, REGRESSION],
-    ids=["gaussian", "pure", "replace", "regression"],
+    [GAUSSIAN, PURE, REPLACE, REGRESSION, PURE_REGRESSION],
+    ids=["gaussian", "pure", "replace", "regression", "pure regression"],
 )
 def test_a_study_without_noise_gives_the_sketch_of_all_records(design):
-    people = People(design=design)
+    people = People(design=design, n_holders=5)
     study = people.open_study()
     with exact_answers():
-        ballots = [people.seal(study, records(n), n) for n in range(4)]
+        ballots = [people.seal(study, records(n), n) for n in range(5)]
         closed = people.closed(study, ballots)
         found = studies.join(study, people.tallies(study, ballots, closed))
-        together = ps.sketch(np.concatenate([records(n) for n in range(4)]), design)
+        together = ps.sketch(np.concatenate([records(n) for n in range(5)]), design)
     assert found.values.tolist() == together.values.tolist()
     assert found.exact_count == together.exact_count
     assert found.receipt.sampler.startswith("INSECURE")
     assert found.sources == tuple(key.name for key in people.holders)
+    if design.target is not None:
+        # All that a regression is learned from; the noise that it allows for is the total's.
+        sums = [Moments.of(sketch).matrix.tolist() for sketch in (found, together)]
+        assert sums[0] == sums[1]
+        assert ps.learn_regression(found).target == "x2"
 
 
 @pytest.mark.parametrize("design", [GAUSSIAN, PURE, REPLACE], ids=["gaussian", "pure", "replace"])
