@@ -69,7 +69,9 @@ def refuses(compiled, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize(
+    "bits", [128, *(pytest.param(b, marks=pytest.mark.audit) for b in WIDTHS[1:])]
+)
 def test_kernels_agree_with_their_definitions(bits, monkeypatch):
     seams.set(monkeypatch, "machine.vector_bits", lambda: bits)
     dense.tile_size.cache_clear()

@@ -341,6 +341,7 @@ def test_other_designs(overrides):
 
 
 @pytest.mark.slow
+@pytest.mark.audit  # of accuracy, in 4 seconds
 def test_records_at_the_edge_do_not_pull_the_mixture_in():
     gaussians = truth("full")
     X = draw(gaussians, 60_000, np.random.default_rng(11))
