@@ -33,6 +33,8 @@ pytestmark = [
 BOX = ps.Box(-20, 20)
 ESTIMATORS = [
     ps.PrivateLinearRegression(epsilon=5.0, delta=1e-6, domain=BOX, target=(-300, 300)),
+    ps.PrivateLinearRegression(epsilon=5.0, delta=0.0, domain=BOX, target=(-300, 300)),
+    ps.PrivateLogisticRegression(epsilon=5.0, delta=1e-6, domain=BOX, classes=[0, 1, 2]),
     ps.PrivateLogisticRegression(epsilon=5.0, delta=0.0, domain=BOX, classes=[0, 1, 2]),
 ]
 N = 40_000

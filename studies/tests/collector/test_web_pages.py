@@ -302,10 +302,11 @@ def test_a_design_for_regression_has_no_number_of_components(world, olga):
     assert "says no number" not in olga.wait("/studies/line/models/pca/1")
     assert '<option value="2" selected>systolic</option>' in form
     assert "Means and shares by" not in form  # no column has labels
-    olga.post("/studies/line/models", task="regression", number="2")
-    assert "What it cost" in olga.wait("/studies/line/models/regression/2")
-    model = olga.get("/studies/line/models/regression/2/model.json")
-    assert ps.RegressionModel.from_bytes(model.content).target == "systolic"
+    for number, name in (("2", "systolic"), ("1", "age")):
+        olga.post("/studies/line/models", task="regression", number=number)
+        assert "What it cost" in olga.wait(f"/studies/line/models/regression/{number}")
+        model = olga.get(f"/studies/line/models/regression/{number}/model.json")
+        assert ps.RegressionModel.from_bytes(model.content).target == name
     assert "Regression, of systolic" in olga.text("/studies/line/models")
     for number in ("3", "0", "x"):
         answer = olga.post("/studies/line/models", task="regression", number=number)

@@ -194,7 +194,7 @@ class View:
 
 def _target_of(sketch: Sketch, target: str | None) -> str:
     """Return the name of the target, or that of the design."""
-    found = getattr(sketch.design, "target", None) if target is None else target
+    found = sketch.design.target if target is None else target
     if found is None:
         raise ParameterError("target: the design names none; say which column to explain")
     if not isinstance(found, str):
